@@ -18,11 +18,14 @@ FROM python:${PYTHON_VERSION}-slim-bookworm
 COPY --from=build /opt/labelwatch /opt/labelwatch
 # Only this folder is written to: the embedded log, the review queue's file and trained models.
 COPY --from=build --chown=10001:10001 /data /data
+# No secret: API_KEYLESS says what to do without keys.
+# hadolint ignore=DL3064
 ENV PATH=/opt/labelwatch/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \
     LABELWATCH_API_HOST=0.0.0.0 \
+    LABELWATCH_API_KEYLESS=generate \
     LABELWATCH_API_PORT=8765 \
     LABELWATCH_API_QUEUE_PATH=/data/queue.sqlite \
     LABELWATCH_LOG_PATH=/data/log.sqlite \

@@ -34,6 +34,7 @@ run: $(DEV) ## start the service on the embedded log with a sample stream, until
 
 .PHONY: audit
 audit: $(DEV) ## audit the sample data as a file and write a report
+	@mkdir -p .labelwatch
 	$(BIN)/labelwatch score models/sample/sample.tsv --output .labelwatch/sample.jsonl --report .labelwatch/sample.html
 
 .PHONY: run-kafka
@@ -41,8 +42,26 @@ run-kafka: $(DEV) ## start a real Kafka, a worker and a sample producer; show fl
 	@tests/system-packages java mvn
 	$(BIN)/python -m tests.kafka.demo
 
+.venv-docs/.ready: $(LOCKS)/docs.txt
+	@tests/system-packages venv
+	rm -rf .venv-docs
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/docs.txt
+	@touch $@
+
+.PHONY: docs
+docs: .venv-docs/.ready ## build the documentation into site/ and check its links
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@.venv-docs/bin/python deploy/site/check.py site
+
+.PHONY: docs-images
+docs-images: $(DEV) ## take the pictures in docs/images anew
+	@tests/system-packages chromium
+	LABELWATCH_SCREENSHOTS=.labelwatch/screenshots $(BIN)/python -m pytest tests/browser/test_docs_pictures.py
+	$(BIN)/python -m tests.browser.shrink_pictures .labelwatch/screenshots
+
 .PHONY: test
-test: lint ## lint, then all tests
+test: lint docs ## lint, build the documentation, then all tests
 	@tests/system-packages java mvn kcat sqlite3 prometheus promtool chromium node npm curl
 	$(BIN)/python -m pytest
 	@$(MAKE) --no-print-directory test-platforms
@@ -82,6 +101,11 @@ lint: $(DEV) ## ruff, mypy --strict, the import layers; tsc and prettier for the
 bench: $(DEV) ## run the benchmarks, print a table, write .bench/results.json
 	@tests/system-packages java mvn
 	$(BIN)/python -m tests.bench
+
+ATTACKS ?=
+.PHONY: attack
+attack: $(DEV) ## measure 64 normal clients beside costly requests, such as ATTACKS=large-json (default: all, 5 minutes)
+	$(BIN)/python -m tests.attack $(ATTACKS)
 
 .venv-peers/.ready: $(LOCKS)/peers.txt
 	@tests/system-packages venv
@@ -128,13 +152,24 @@ encoder-multilingual: $(DEV) ## build an encoder for languages other than Englis
 schemas: $(DEV) ## write schemas/ and docs/configuration.md anew from the code
 	$(BIN)/python -m schemas.generate
 
+.PHONY: sbom
+sbom: $(DEV) ## write bills of materials (CycloneDX) of the wheel and the image to dist/
+	rm -rf build/sbom
+	PYTHON=$(PYTHON) deploy/install dependencies build/sbom
+	PYTHON=$(PYTHON) deploy/install service build/sbom
+	$(BIN)/python -m deploy.supply_chain sbom build/sbom dist
+
+.PHONY: advisories
+advisories: $(DEV) ## look for known vulnerabilities of the pinned packages; exit code 3 if no database is reachable
+	$(BIN)/python -m deploy.supply_chain advisories
+
 .PHONY: lock
 lock: ## pin the dependencies anew (needs uv)
-	@set -e; for group in serving dev train peers platforms build; do \
-	  case $$group in serving) what=pyproject.toml ;; build|platforms) what="--group $$group" ;; *) what="pyproject.toml --group $$group" ;; esac; \
+	@set -e; for group in serving dev train peers platforms docs build; do \
+	  case $$group in serving) what=pyproject.toml ;; build|docs|platforms) what="--group $$group" ;; *) what="pyproject.toml --group $$group" ;; esac; \
 	  uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-strip-extras --no-emit-index-url --no-emit-find-links --no-header --no-annotate $$what -o $(LOCKS)/$$group.txt; done
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .venv-* .bench .labelwatch .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-* site .bench .labelwatch .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -32,7 +32,15 @@ TITLES = {
     "trainer": ("Trainer", "For the trainer in `labelwatch up`, and for `labelwatch trainer`."),
     "api": ("REST API", "For `labelwatch api` and `labelwatch up`."),
     "logs": ("Logs", "The log output on standard error."),
+    "webhooks": (
+        "Outgoing webhooks",
+        "Where notifications may be sent: [webhooks.md](webhooks.md).",
+    ),
     "metrics": ("Metrics", "What Prometheus scrapes."),
+    "tracing": (
+        "Tracing",
+        "Spans for OpenTelemetry. Standard `OTEL_*` variables configure the rest: [operations.md](operations.md#tracing).",
+    ),
 }
 BOUND_WORDS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
 
@@ -41,14 +49,14 @@ def render_configuration() -> str:
     parts = [HEADER]
     for name, field in Settings.model_fields.items():
         title, summary = TITLES[name]
-        rows = [_render_row(name, setting, info) for setting, info in _find_settings_model(field).model_fields.items()]
+        rows = [_render_row(name, setting, info) for setting, info in find_settings_model(field).model_fields.items()]
         parts.append(
             f"## {title}\n\n{summary}\n\n| variable | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
         )
     return "\n".join(parts)
 
 
-def _find_settings_model(field: FieldInfo) -> type[BaseModel]:
+def find_settings_model(field: FieldInfo) -> type[BaseModel]:
     kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
     return next(kind for kind in kinds if issubclass(kind, BaseModel))
 
@@ -57,10 +65,10 @@ def _render_row(group: str, name: str, info: FieldInfo) -> str:
     meaning = (info.description or "").replace("|", "\\|")
     rules = _describe_rules(info)
     description = f"{meaning} ({rules})" if rules else meaning
-    return f"| `{ENV_PREFIX}{group.upper()}_{name.upper()}` | {_render_default(info)} | {description} |"
+    return f"| `{ENV_PREFIX}{group.upper()}_{name.upper()}` | {render_default(info)} | {description} |"
 
 
-def _render_default(info: FieldInfo) -> str:
+def render_default(info: FieldInfo) -> str:
     value: Any = info.default
     if value is PydanticUndefined or value is None or value == "":
         return ""

@@ -45,14 +45,29 @@ TOPIC_USAGES = {
         ("send", "receive"),
     ),
     "state": TopicUsage(
-        "Running statistics, memories, counts of arrivals, and positions; internal, read it but don't write it",
-        ("state.v1", "memory.v1", "history.v1", "arrivals.v1", "position.v1"),
+        "Running statistics, memories, sums of annotators, counts of arrivals and of batches, and positions; internal, read it "
+        "but don't write it",
+        ("state.v1", "memory.v1", "history.v1", "arrivals.v1", "annotator.v1", "batches.v1", "position.v1"),
         ("send", "receive"),
     ),
     "datasets": TopicUsage("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
     "models": TopicUsage(
-        "Trainings of the models of datasets: how far, how good, in use or not and why",
-        ("training.v1",),
+        "Trainings of the models of datasets: how far, how good, in use or not and why; and requests to train now",
+        ("training.v1", "training-request.v1"),
+        ("send", "receive"),
+    ),
+    "keys": TopicUsage(
+        "Keys of the API: names, roles and hashes; write it with `labelwatch key` or /v1/keys only",
+        ("key.v1",),
+        ("receive", "send"),
+    ),
+    "audit": TopicUsage(
+        "Who changed what: decisions, settings, trainings, replays and keys", ("audit.v1",), ("send", "receive")
+    ),
+    "webhooks": TopicUsage(
+        "Endpoints of outgoing webhooks, notifications that wait for delivery or failed, and how far other topics are read; "
+        "internal, read it but don't write it",
+        ("webhook-endpoint.v1", "webhook-status.v1", "notification.v1"),
         ("send", "receive"),
     ),
     "decisions": TopicUsage(
@@ -66,7 +81,9 @@ STATE_KEYS = {
     "state.v1": '["stats", source partition, dataset, statistics key]',
     "memory.v1": '["memory", source partition, dataset, statistics key + "/recent"]',
     "history.v1": '["memory", source partition, dataset, statistics key + "/history"]',
+    "annotator.v1": '["annotator", source partition, dataset, statistics key + "/" + annotator]',
     "arrivals.v1": '["arrivals", source partition, dataset, ""]',
+    "batches.v1": '["batches", source partition, dataset, "batches"]',
     "position.v1": '["position", source partition]',
 }
 

@@ -1,7 +1,7 @@
 """Writes the files that are generated from the code: `python -m schemas.generate`, or `make schemas`.
 
     *.schema.json, asyncapi.yaml, openapi.json            here
-    configuration.md                                      in docs/
+    configuration.md, licences.md, limits in security.md  in docs/
     released/VERSION/ (copies of schemas and examples)    with --release: once per version, before it is tagged
 
 A test fails if a file differs from what this module would write.
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
-from schemas import configuration, events, messages
+from deploy.supply_chain import licences
+from schemas import configuration, events, limits, messages
 from service import __version__
 from service.api.app import create_app
 from service.errors import SettingsError
@@ -41,12 +42,16 @@ def render_files() -> dict[Path, str]:
     files[HERE / "asyncapi.yaml"] = _to_yaml(events.build_document())
     files[HERE / "openapi.json"] = _to_json(build_openapi())
     files[ROOT / "docs" / "configuration.md"] = configuration.render_configuration()
+    files[ROOT / "docs" / "security.md"] = limits.render_security(ROOT / "docs" / "security.md")
+    files[ROOT / "docs" / "licences.md"] = licences.render_page(ROOT)
     return files
 
 
 def build_openapi() -> dict[str, Any]:
     """The document that a service with default settings serves. Building it needs only these parts of the backend."""
-    parts = SimpleNamespace(settings=ApiSettings(), telemetry=Telemetry(), open_metrics=False)
+    parts = SimpleNamespace(
+        settings=ApiSettings(), telemetry=Telemetry(), key_view=None, audit_view=None, open_metrics=False
+    )
     return create_app(cast("Backend", parts)).openapi()
 
 

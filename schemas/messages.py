@@ -8,7 +8,9 @@ from typing import Any
 
 from schemas.state_records import (
     Schema,
+    build_annotator_schema,
     build_arrivals_schema,
+    build_batches_schema,
     build_history_schema,
     build_memory_schema,
     build_position_schema,
@@ -23,7 +25,11 @@ from service.contracts import (
     LabelledSentence,
     Message,
     Training,
+    TrainingRequest,
 )
+from service.contracts.audit import AuditRecord
+from service.contracts.key import StoredKey
+from service.contracts.notification import EndpointStatus, Notification, WebhookEndpoint
 from service.errors import InferenceError, InvalidInput
 from service.log.codec import (
     ERROR_HEADER_PREFIX,
@@ -64,7 +70,20 @@ CONTRACTS = (
         "news/4711/anna/claim",
     ),
     MessageContract("dataset.v1", DatasetSettings, "name of the dataset", "news"),
+    MessageContract("audit.v1", AuditRecord, "none", ""),
+    MessageContract("key.v1", StoredKey, "name of the key", "dana"),
     MessageContract("training.v1", Training, "`dataset/model`", "med/med-v1"),
+    MessageContract("training-request.v1", TrainingRequest, "`dataset/@request`", "med/@request"),
+    MessageContract("webhook-endpoint.v1", WebhookEndpoint, "`endpoint/` and its id", "endpoint/wh_0123456789abcdef"),
+    MessageContract(
+        "webhook-status.v1", EndpointStatus, "`status/` and the id of the endpoint", "status/wh_0123456789abcdef"
+    ),
+    MessageContract(
+        "notification.v1",
+        Notification,
+        "`message/`, the id of the endpoint, `/` and its own id",
+        "message/wh_0123456789abcdef/msg_5c3b",
+    ),
 )
 
 # Rules of validators, which pydantic can't express in a schema.
@@ -81,6 +100,8 @@ def build_schemas() -> dict[str, Schema]:
     return schemas | {
         "state.v1": _with_schema_id("state.v1", build_state_schema()),
         "arrivals.v1": _with_schema_id("arrivals.v1", build_arrivals_schema()),
+        "annotator.v1": _with_schema_id("annotator.v1", build_annotator_schema()),
+        "batches.v1": _with_schema_id("batches.v1", build_batches_schema()),
         "memory.v1": _with_schema_id("memory.v1", build_memory_schema()),
         "history.v1": _with_schema_id("history.v1", build_history_schema()),
         "position.v1": _with_schema_id("position.v1", build_position_schema()),

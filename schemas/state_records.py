@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.log.codec import POSITION_VERSION
+from service.statistics.annotators.sums import ANNOTATOR_FORMAT, SentenceSums
 from service.statistics.arrivals import ARRIVALS_FORMAT
+from service.statistics.batches import BATCHES_FORMAT
 from service.statistics.class_stats import CLASS_STATS_FORMAT
 from service.statistics.histogram import HISTOGRAM_FORMAT
 from service.statistics.memory.snapshot import HISTORY_FORMAT, RECENT_FORMAT
@@ -125,6 +127,76 @@ def build_arrivals_schema() -> Schema:
     }
 
 
+def build_annotator_schema() -> Schema:
+    state = build_state_schema()["properties"]
+    texts = {
+        "sentences": "Sentences of the annotator that were judged",
+        "sentences_with_spans": "Those of them with a span, given or found by the model",
+        "matched_squares": "Sum over the sentences of the square of matched spans",
+        "products": "Sum over the sentences of matched spans times given and found spans",
+        "span_squares": "Sum over the sentences of the square of given and found spans",
+    }
+    return {
+        "title": "Annotator",
+        "description": "Spans that an annotator gave, compared with the model's, of one dataset, model and partition. Only "
+        "the worker that owns the partition writes it",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["version", *ANNOTATOR_FORMAT.fields],
+        "properties": {
+            **_build_version_schema(ANNOTATOR_FORMAT),
+            **{name: {"type": "integer", "minimum": 0, "description": texts[name]} for name in SentenceSums._fields},
+            "types": {
+                "type": "object",
+                "additionalProperties": {**_build_counts_schema("Sums"), "minItems": 3, "maxItems": 3},
+                "description": "By entity type of the model the spans that were given, found, and the same in both",
+            },
+            "confusions": {
+                "type": "array",
+                "items": {"type": "array", "minItems": 3, "maxItems": 3},
+                "description": "Given type, found type and their number, of spans that differ. O stands for no span, two "
+                "empty names for further pairs",
+            },
+            "weeks": {
+                "type": "object",
+                "additionalProperties": {**_build_counts_schema("Sums"), "minItems": 4, "maxItems": 4},
+                "description": "By the Monday of the week the sentences, and the spans given, found and matched",
+            },
+            **{
+                name: {**state[name], "description": "Of empty statistics, for releases that know no other record"}
+                for name in ANNOTATOR_FORMAT.optional
+            },
+        },
+    }
+
+
+def build_batches_schema() -> Schema:
+    count = {"type": "integer", "minimum": 0}
+    batch = {
+        "type": "object",
+        "required": ["name", "flagged", "unflagged", "last_arrival_ms"],
+        "properties": {
+            "name": {"type": "string", "minLength": 1},
+            "flagged": {**count, "description": "Sentences that were sent to review because of a flag"},
+            "unflagged": {
+                "type": "object",
+                "additionalProperties": count,
+                "description": "Other sentences, by the control share in force; empty text stands for further shares",
+            },
+            "last_arrival_ms": {**count, "description": "Time of the last sentence, in milliseconds since 1970"},
+        },
+    }
+    return _build_state_part(
+        "Batches",
+        "Sentences of each batch of a dataset from one partition. Only the worker that owns the partition writes it",
+        BATCHES_FORMAT,
+        {
+            "batches": {"type": "array", "items": batch, "description": "The batch with the last sentence comes last"},
+            "forgotten": {**count, "description": "Batches that had to go for newer ones"},
+        },
+    )
+
+
 def build_memory_schema() -> Schema:
     texts = {
         "n_types": "Number of entity types, O included",
@@ -139,7 +211,7 @@ def build_memory_schema() -> Schema:
         "templates_before": "The same of the generation before",
     }
     properties = {name: {"type": "integer", "minimum": 0, "description": text} for name, text in texts.items()}
-    return _build_memory_part(
+    return _build_state_part(
         "Memory",
         "What a partition has seen lately of words and patterns. Only the worker that owns the partition writes it",
         RECENT_FORMAT,
@@ -156,7 +228,7 @@ def build_memory_schema() -> Schema:
 
 
 def build_history_schema() -> Schema:
-    return _build_memory_part(
+    return _build_state_part(
         "History",
         "All earlier words of a partition by form; written when a generation of recent words is added",
         HISTORY_FORMAT,
@@ -172,7 +244,7 @@ def build_history_schema() -> Schema:
     )
 
 
-def _build_memory_part(title: str, description: str, part: SnapshotFormat, properties: Schema) -> Schema:
+def _build_state_part(title: str, description: str, part: SnapshotFormat, properties: Schema) -> Schema:
     state = build_state_schema()["properties"]
     empty = "Of empty statistics, for releases that know no other record"
     return {

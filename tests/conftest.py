@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CONLL_VARIABLE = "LABELWATCH_CONLL"
 DEFAULT_CONLL_FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "conll2003"
@@ -32,6 +36,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = [item for item in items if not item.get_closest_marker("conll")]
         config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(autouse=True)
+def keep_umask() -> Iterator[None]:
+    """A service that a test runs in this process makes new files private: the next test must not inherit that."""
+    mask = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(mask)
 
 
 @pytest.fixture(scope="session")

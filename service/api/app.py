@@ -14,8 +14,11 @@ from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
 from service.api import openapi as docs
+from service.api.access.api_keys import ApiKeys
+from service.api.access.authenticator import Authenticator
+from service.api.access.proxy import ProxyUsers
+from service.api.access.table import AccessTable
 from service.api.backend import get_request_id
-from service.api.http.auth import ApiKeys, Authenticator
 from service.api.http.body_budget import BodyBudget
 from service.api.http.middleware.access_control import AccessControl
 from service.api.http.middleware.request_context import REQUEST_ID_HEADER, RequestContext
@@ -23,20 +26,26 @@ from service.api.http.ndjson.limiter import StreamLimiter
 from service.api.http.problems import respond_to_error
 from service.api.ingest.platform_settings import list_signed_paths
 from service.api.routes import (
+    audit,
+    claims,
     console,
-    datasets,
+    dead_letters,
     decisions,
     events,
+    export,
     health,
+    keys,
     label_studio,
+    me,
     model,
-    models,
     overview,
     review,
     score,
     sentences,
     webhooks,
 )
+from service.api.routes.admin import webhook_endpoints
+from service.api.routes.datasets import agreement, annotators, batches, label_set, models, settings, thresholds
 from service.api.scoring.scorer import Scorer
 from service.errors import LabelwatchError
 
@@ -52,11 +61,23 @@ ROUTE_MODULES = (
     webhooks,
     label_studio,
     review,
+    claims,
     decisions,
     overview,
-    datasets,
+    settings,
+    label_set,
+    thresholds,
+    batches,
+    agreement,
     models,
+    dead_letters,
+    annotators,
+    export,
+    webhook_endpoints,
     model,
+    me,
+    keys,
+    audit,
     console,
     events,
     health,
@@ -77,15 +98,15 @@ def create_app(backend: Backend) -> FastAPI:
             "tracing": False,
             "metrics": False,
             "logs": False,
-        },  # else checked at each request; `Telemetry` replaces it
+        },  # else checked at each request, and its spans have paths and queries; `Telemetry` and `Tracing` replace it
     )
     app.state.backend = backend
-    keys = ApiKeys(backend.settings.known_keys)
-    app.state.authenticator = Authenticator(
-        [keys],
+    api_keys = ApiKeys(backend.settings.known_keys, backend.key_view)
+    app.state.authenticator = Authenticator([ProxyUsers(backend.settings), api_keys], path_keys=api_keys)
+    app.state.access_table = AccessTable(
+        (route for module in ROUTE_MODULES for route in module.router.routes),
         open_metrics=backend.open_metrics,
         signed_paths=list_signed_paths(backend.settings),
-        path_keys=keys,
     )
     app.state.scorer = Scorer(backend)
     app.state.stream_limiter = StreamLimiter(
@@ -107,7 +128,11 @@ def create_app(backend: Backend) -> FastAPI:
     app.add_middleware(score.ScoreFastPath)
     app.state.body_budget = BodyBudget(backend.settings.max_pending_body_bytes)
     app.add_middleware(
-        AccessControl, backend=backend, authenticator=app.state.authenticator, body_budget=app.state.body_budget
+        AccessControl,
+        backend=backend,
+        authenticator=app.state.authenticator,
+        access_table=app.state.access_table,
+        body_budget=app.state.body_budget,
     )
     if backend.settings.origins:
         app.add_middleware(

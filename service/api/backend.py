@@ -5,34 +5,50 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from starlette.requests import HTTPConnection
 
+from service.api.claims import PendingClaims
 from service.api.ingest.webhook_deliveries import WebhookDeliveries
 from service.contracts import MAX_WORDS
 from service.contracts.defaults import MIN_TRAINING_SENTENCES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.access.audit_log import AuditView
+    from service.access.key_view import KeyView
     from service.api.batching.batcher import MicroBatcher
     from service.api.ingest.log_appender import LogAppender
     from service.datasets.training_view import TrainingView
     from service.inference.model.pool import ModelPool
+    from service.log.dead_letter_index import DeadLetterIndex
+    from service.log.protocol import Log
     from service.log.topics import Topics
+    from service.notifications.admin import WebhookAdmin
     from service.review.projection.projector import ReviewProjector
     from service.review.queue.queue import ReviewQueue
     from service.settings import ApiSettings
     from service.stream.state.view import StateView
     from service.telemetry import Telemetry
     from service.telemetry.readiness import Conditions
+    from service.telemetry.tracing import Tracing
 
 
-# Converting records of platforms takes CPU, and threads share one interpreter: more of them would slow all other requests.
-CONVERSION_THREADS = 2
+SMALL_BODY_THREADS: Final = 2
 
 
-def _create_conversion_threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(CONVERSION_THREADS, thread_name_prefix="conversion")
+class ParsingThreads:
+    """Threads that parse the bodies of requests.
+
+    Parsing takes CPU, and threads share one interpreter: more of them would slow all other requests. Large bodies have a
+    thread of their own, so that others do not wait for them.
+    """
+
+    def __init__(self) -> None:
+        self.small = ThreadPoolExecutor(SMALL_BODY_THREADS, thread_name_prefix="parsing")
+        self.large = ThreadPoolExecutor(1, thread_name_prefix="parsing-large")
 
 
 @dataclass(frozen=True)
@@ -42,13 +58,19 @@ class Backend:
     settings: ApiSettings
     state_view: StateView
     training_view: TrainingView
+    key_view: KeyView
+    audit_view: AuditView
     batcher: MicroBatcher
     queue: ReviewQueue
     projector: ReviewProjector
     appender: LogAppender
+    dead_letters: DeadLetterIndex
+    open_log: Callable[[], Log]  # for reading much: a log of its own, which the caller closes
     topics: Topics
     models: ModelPool
     telemetry: Telemetry
+    tracing: Tracing | None = None  # none: off
+    webhooks: WebhookAdmin | None = None  # none: outgoing webhooks are off
     max_words: int = MAX_WORDS
     auto_train: bool = False  # whether datasets that don't say so themselves are trained if no model fits them
     min_training_sentences: int = MIN_TRAINING_SENTENCES
@@ -56,8 +78,15 @@ class Backend:
     conditions: Conditions = dict
     degraded: Conditions = dict
     draining: threading.Event = field(default_factory=threading.Event)
+    export_slot: threading.Semaphore = field(default_factory=threading.Semaphore)
     deliveries: WebhookDeliveries = field(default_factory=WebhookDeliveries)
-    conversions: ThreadPoolExecutor = field(default_factory=_create_conversion_threads)
+    parsing_threads: ParsingThreads = field(default_factory=ParsingThreads)
+    pending_claims: PendingClaims = field(default_factory=PendingClaims)
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether changes get a record of the audit trail. An installation that was upgraded may lack the topic."""
+        return self.audit_view.caught_up or self.audit_view.error is None
 
 
 def get_backend(connection: HTTPConnection) -> Backend:

@@ -9,12 +9,14 @@ from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import FileResponse, HTMLResponse, Response
 
+from service.api.http.path_keys import LABEL_STUDIO_PREFIX
 from service.api.http.problems import PROBLEM_MEDIA_TYPE, NotFoundError, Problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from service.api.http.auth import Authenticator
+    from service.api.access.authenticator import Authenticator
+    from service.api.access.table import AccessTable
 
 ASSETS = {
     "swagger-ui-bundle.js": "text/javascript",
@@ -70,6 +72,7 @@ TAGS = [
     {"name": "review", "description": "The queue of doubtful sentences, and the decisions of reviewers."},
     {"name": "datasets", "description": "Settings and thresholds of each dataset."},
     {"name": "label-studio", "description": "labelwatch as a model of a Label Studio project, by one address."},
+    {"name": "keys", "description": "Keys of the API, for admins."},
     {"name": "service", "description": "The service itself: model, health, metrics."},
 ]
 
@@ -103,6 +106,7 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
         schemas.pop(name, None)
     schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     authenticator: Authenticator = app.state.authenticator
+    table: AccessTable = app.state.access_table
     components["securitySchemes"] = authenticator.security_schemes | {"basic": BASIC_SECURITY_SCHEME}
     problem = {"content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     for path, operations in document["paths"].items():
@@ -113,11 +117,15 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
                 "4XX", {"description": "The request is wrong: `detail` says what to change", **problem}
             )
             responses.setdefault("5XX", {"description": "The service can't answer now: `detail` says why", **problem})
-            scope = authenticator.get_required_scope(method.upper(), path)
-            if scope == "label-studio":  # the key is in the path; basic authentication is another way
-                operation["security"] = [{}, {"basic": []}]
-                operation["x-labelwatch-scope"] = scope
-            elif scope is not None:
-                operation["security"] = [{name: []} for name in authenticator.security_schemes]
-                operation["x-labelwatch-scope"] = scope
+            rule = table.find(method.upper(), path).rule
+            if rule.is_public:
+                continue
+            # In the path of a Label Studio address is the key; basic authentication is another way.
+            in_path = path.startswith(LABEL_STUDIO_PREFIX)
+            schemes: list[dict[str, list[str]]] = (
+                [{}, {"basic": []}] if in_path else [{name: []} for name in authenticator.security_schemes]
+            )
+            operation["security"] = schemes
+            operation["x-labelwatch-roles"] = sorted(rule.roles)
+            operation["x-labelwatch-dataset"] = rule.dataset.value
     return document

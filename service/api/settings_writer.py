@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from service.api.backend import get_backend, get_request_id
+from service.api.access.actor import get_actor
+from service.api.backend import get_backend
 from service.datasets.changes import merge_settings, replace_settings, write_change
 from service.datasets.label_fit import check_model_fits
+from service.stream.state.change_effects import find_effects
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -16,9 +18,15 @@ if TYPE_CHECKING:
 
     from service.api.backend import Backend
     from service.contracts import DatasetSettings
+    from service.stream.state.change_effects import ChangeEffect
 
 VISIBLE_TIMEOUT_S: Final = 5.0
 VISIBLE_POLL_INTERVAL_S: Final = 0.02
+
+
+class WrittenSettings(NamedTuple):
+    settings: DatasetSettings
+    effects: list[ChangeEffect]
 
 
 async def write_settings(
@@ -28,23 +36,40 @@ async def write_settings(
     *,
     if_match: Collection[str] | None = None,
     partial: bool,
+    dry_run: bool = False,
     visible_timeout_s: float = VISIBLE_TIMEOUT_S,
-) -> DatasetSettings:
-    """Changes the settings that `fields` names, or (not `partial`) replaces all, and waits until this process has read it."""
+) -> WrittenSettings:
+    """Changes the settings that `fields` names, or (not `partial`) replaces all, and waits until this process has read it.
+
+    With `dry_run` the change is checked and not written.
+    """
     backend = get_backend(request)
     change_settings = merge_settings if partial else replace_settings
     view = backend.state_view
     lock: asyncio.Lock = request.app.state.settings_lock
     async with lock:
-        change = change_settings(view.get_settings_state(name), fields, build_judge=view.build_judge, if_match=if_match)
-        check_model_fits(change, view.snapshot.get_arrivals(name).total)
+        state, snapshot = view.get_settings_state(name), view.snapshot
+        change = change_settings(state, fields, build_judge=view.build_judge, if_match=if_match)
+        check_model_fits(change, snapshot.get_arrivals(name).total)
+        effects = find_effects(change, state.in_force, snapshot, names=view.list_names(), build_judge=view.build_judge)
+        if dry_run:
+            return WrittenSettings(change.settings, effects)
+        actor, changed = get_actor(request), ", ".join(sorted(fields))[:1000]
+        audit = actor.build_message(
+            backend.topics.audit, "settings", dataset=name, version=change.settings.version, fields=changed
+        )
         await backend.appender.write(
             lambda log, timeout: write_change(
-                log, backend.topics.datasets, change, request_id=get_request_id(request), timeout=timeout
+                log,
+                backend.topics.datasets,
+                change,
+                request_id=actor.request_id,
+                also=[audit] if backend.is_audited else [],
+                timeout=timeout,
             )
         )
         await _wait_until_visible(backend, change.settings, visible_timeout_s)
-    return change.settings
+    return WrittenSettings(change.settings, effects)
 
 
 async def _wait_until_visible(backend: Backend, settings: DatasetSettings, timeout_s: float) -> None:

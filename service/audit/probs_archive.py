@@ -18,7 +18,7 @@ from service.inference.npz_arrays import check_floats, check_integers, load_arra
 from service.text import pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -124,3 +124,9 @@ def _check_rows(probs: NDArray[np.float64]) -> None:
             f"from 0 to 1 that sum to 1 (within {SUM_TOLERANCE:g})",
             field="probs",
         )
+
+
+def find_types_without_inside(classes: Sequence[str]) -> list[str]:
+    """The types that have a class B- and no class I- for the words after the first."""
+    known = set(classes)
+    return [name[2:] for name in classes if name.startswith("B-") and f"I-{name[2:]}" not in known]

@@ -39,11 +39,35 @@ COMMANDS = (
         SERVE_PANEL,
     ),
     CommandEntry("topics", "service.cli.stream.topics:topics_app", "Create and describe the topics.", SERVE_PANEL),
+    CommandEntry(
+        "audit-log",
+        "service.cli.stream.audit_log:audit_log",
+        "List who changed what: decisions, settings, replays and keys, oldest first.",
+        SERVE_PANEL,
+    ),
+    CommandEntry(
+        "webhooks",
+        "service.cli.serve.webhooks:webhooks_app",
+        "Send notifications to other systems: list, add, test and remove endpoints.",
+        SERVE_PANEL,
+    ),
     CommandEntry("key", "service.cli.serve.key:key_app", "Manage the keys of the REST API.", SERVE_PANEL),
     CommandEntry(
         "check",
         "service.cli.serve.check:check",
         "Check settings, model, log and topics, and print what to change. Exit code 1 if anything is wrong.",
+        SERVE_PANEL,
+    ),
+    CommandEntry(
+        "backup",
+        "service.cli.serve.backup:backup",
+        "Copy the embedded log to a file, while the service runs. The copy is of one moment, and checked.",
+        SERVE_PANEL,
+    ),
+    CommandEntry(
+        "restore",
+        "service.cli.serve.backup:restore",
+        "Put a backup in the place of the embedded log. Stop the service first.",
         SERVE_PANEL,
     ),
     CommandEntry(
@@ -55,7 +79,7 @@ COMMANDS = (
     CommandEntry(
         "evaluate",
         "service.cli.files.evaluate:evaluate",
-        "Measure how well the scores find labels that are known to be wrong: the paper's tables, with intervals.",
+        "Measure how well each score finds labels that are known to be wrong, with bootstrap intervals.",
         FILES_PANEL,
     ),
     CommandEntry(
@@ -105,6 +129,12 @@ COMMANDS = (
         "datasets",
         "service.cli.datasets.datasets:datasets_app",
         "Show and change the settings of each dataset.",
+        DATASETS_PANEL,
+    ),
+    CommandEntry(
+        "accept",
+        "service.cli.datasets.accept:accept",
+        "Say whether a delivery is good enough: the share of wrong sentences with its interval, and a verdict.",
         DATASETS_PANEL,
     ),
     CommandEntry(

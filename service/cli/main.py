@@ -14,6 +14,7 @@ from typer.main import get_group
 
 from service import __version__
 from service.cli.commands import COMMANDS
+from service.cli.shared.help import prepare_help
 from service.cli.shared.lazy_commands import LazyCommand
 from service.cli.shared.terminal import print_stderr
 from service.errors import LabelwatchError
@@ -49,6 +50,7 @@ def _declare_global_options(
 
 def build_command_line() -> TyperGroup:
     group = get_group(typer.Typer(cls=CommandGroup, callback=_declare_global_options, no_args_is_help=True))
+    prepare_help(group, "")
     for entry in COMMANDS:
         group.add_command(LazyCommand(entry))
     return group

@@ -28,6 +28,7 @@ from service.contracts.kinds import EvidenceKind, Reason, SuspectKind, Verdict
 from service.contracts.platform_task import PlatformTask
 from service.contracts.probabilities import WordProbabilities
 from service.contracts.sentence import (
+    MAX_BATCH_CHARS,
     MAX_DOCUMENT_CHARS,
     MAX_WORDS,
     NOT_AN_OBJECT,
@@ -37,11 +38,19 @@ from service.contracts.sentence import (
     describe_label_mismatch,
     read_sentence,
 )
-from service.contracts.training import DatasetModels, ModelComparison, TrainedType, Training, TrainingProgress
+from service.contracts.training import (
+    DatasetModels,
+    ModelComparison,
+    TrainedType,
+    Training,
+    TrainingProgress,
+    TrainingRequest,
+)
 
 __all__ = [
     "DATASET_NAME_RULE",
     "FLAG_POLICIES",
+    "MAX_BATCH_CHARS",
     "MAX_DOCUMENT_CHARS",
     "MAX_WORDS",
     "NOT_AN_OBJECT",
@@ -75,6 +84,7 @@ __all__ = [
     "TrainedType",
     "Training",
     "TrainingProgress",
+    "TrainingRequest",
     "Verdict",
     "WordProbabilities",
     "WordScore",

@@ -8,11 +8,12 @@ from pydantic import Field, StrictStr, field_validator
 
 from service.contracts.base import MODEL_NAME_PATTERN, DatasetName, Message
 from service.contracts.defaults import MAX_LABEL_CHARS
-from service.contracts.flag_policies import ConfidentPolicy, FlagPolicy
+from service.contracts.flag_policies import FlagPolicy
 
 MAX_LABEL_SET_TYPES = 1_000
 MAX_TYPE_CHARS = 200
 MAX_LABEL_MAP_ENTRIES = 1_000
+MAX_OVERLAP = 10
 
 EntityType = Annotated[StrictStr, Field(min_length=1, max_length=MAX_TYPE_CHARS)]
 LabelName = Annotated[str, Field(max_length=MAX_LABEL_CHARS)]
@@ -61,8 +62,18 @@ class DatasetSettings(Message):
     pooling: Literal["mean", "characters", "first"] | None = Field(
         default=None, description="How subword probabilities become those of a word; null: as the model defines"
     )
-    flag_policy: FlagPolicy = ConfidentPolicy()
+    flag_policy: FlagPolicy | None = Field(
+        default=None,
+        description="Which sentences go to review; null: the policy of the model (`confident`, or for a model that was "
+        "trained on the team's own labels the 5 % with the lowest priority)",
+    )
     control_share: float = Field(default=0.0, ge=0, le=1, description="Share of unflagged sentences sent to review")
+    max_error_rate: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="The highest share of wrong sentences at which a batch is accepted; null: no limit is set",
+    )
     forget_after_days: int | None = Field(
         default=None, ge=1, description="Days after which statistics are forgotten; null: never"
     )
@@ -75,6 +86,13 @@ class DatasetSettings(Message):
     ranker: Literal["auto", "off"] = Field(default="auto", description="Whether reviewers' decisions order the queue")
     ranker_epoch: int = Field(
         default=0, ge=0, description="Raise it to make the ranker forget earlier decisions; it can only grow"
+    )
+    overlap: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_OVERLAP,
+        description="Independent decisions that an item needs, each by another reviewer. From 2 on reviewers do not see "
+        "the decisions of others until the item has all of them, and decisions that differ go to adjudication",
     )
     auto_train: bool | None = Field(
         default=None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from service.contracts.assessment import Flag
-from service.contracts.base import DatasetName, Message, validate_iso_time
+from service.contracts.base import DatasetName, Message, parse_iso_time, validate_iso_time
 from service.contracts.kinds import Reason, Verdict
 
 
@@ -23,6 +24,10 @@ class Shown(Message):
     )
     method: str = "worst-token"
     annotator: str | None = None
+    batch: str | None = Field(
+        default=None,
+        description="The delivery that the sentence was first sent in; null for a sentence annotated again",
+    )
     ranker_epoch: int = 0
 
 
@@ -36,8 +41,12 @@ class Decision(Message):
     )
     reviewer: StrictStr = Field(min_length=1, max_length=128)
     verdict: Verdict
-    labels: tuple[StrictStr, ...] | None = Field(default=None, description="The corrected labels, one per word")
-    words: tuple[StrictInt, ...] | None = Field(default=None, description="Indexes of the words with a wrong label")
+    labels: Annotated[tuple[StrictStr, ...], Field(fail_fast=True)] | None = Field(
+        default=None, description="The corrected labels, one per word"
+    )
+    words: Annotated[tuple[StrictInt, ...], Field(fail_fast=True)] | None = Field(
+        default=None, description="Indexes of the words with a wrong label"
+    )
     decided_at: datetime | None = Field(
         default=None, description="Time of the decision; the service's clock if left out"
     )
@@ -45,9 +54,19 @@ class Decision(Message):
     withdrawn: StrictBool = Field(
         default=False, description="The reviewer withdraws the decision: the item is open again"
     )
+    adjudication: StrictBool = Field(
+        default=False,
+        description="It settles decisions of others that differ, and counts in their place. The reviewer's own "
+        "independent decision stays beside it",
+    )
     shown: Shown | None = Field(default=None, description="What the reviewer was shown; the service adds it")
+    recorded_by: StrictStr | None = Field(
+        default=None,
+        max_length=128,
+        description="The admin who sent the decision in the reviewer's name; the service sets it",
+    )
 
-    _iso = field_validator("decided_at", mode="before")(validate_iso_time)
+    _iso = field_validator("decided_at", mode="before")(parse_iso_time)
 
 
 class Claim(Message):
@@ -57,5 +76,8 @@ class Claim(Message):
     id: StrictStr = Field(min_length=1, max_length=512, description="Id of the sentence")
     reviewer: StrictStr = Field(min_length=1, max_length=128)
     until: datetime | None = Field(default=None, description="End of the claim; null: the reviewer releases the item")
+    recorded_by: StrictStr | None = Field(
+        default=None, max_length=128, description="The admin who sent the claim in the reviewer's name"
+    )
 
     _iso = field_validator("until", mode="before")(validate_iso_time)

@@ -14,6 +14,9 @@ BATCH_RECORDS = 1024
 MAX_DATASETS = 1_000
 """Datasets that exist only because a sentence named them."""
 
+MAX_ANNOTATORS = 200
+"""Annotators of a dataset with sums of their own, by source partition."""
+
 MAX_LOADED_MODELS = 4
 """Models of the registry in memory at a time, beside the default model."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
+    FailFast,
     Field,
     JsonValue,
     StrictBool,
@@ -46,6 +47,9 @@ MAX_WORDS = 5_000
 MAX_WORD_CHARS = 10_000
 MAX_SENTENCE_CHARS = 100_000  # tokenising takes 1 µs and 230 bytes a character
 MAX_DOCUMENT_CHARS = 512
+MAX_BATCH_CHARS = 128
+# The first wrong word is reported: a million errors take 11 s and 1 GB.
+TextRow = Annotated[tuple[StrictStr, ...], FailFast()]
 NOT_AN_OBJECT = (
     'not a JSON object: send one such as {"tokens": […], "labels": […]}; over REST send several as {"sentences": […]}, '
     "or as NDJSON, one per line"
@@ -56,8 +60,8 @@ NOT_UNICODE = "it contains half of a surrogate pair: send valid Unicode text"
 class AnnotatedSentence(Message):
     """The fields of a sentence that its assessment repeats: words, given labels and where they come from."""
 
-    tokens: tuple[StrictStr, ...] = Field(default=(), description="The words")
-    labels: tuple[StrictStr, ...] = Field(default=(), description="One label per word, in the names of the dataset")
+    tokens: TextRow = Field(default=(), description="The words")
+    labels: TextRow = Field(default=(), description="One label per word, in the names of the dataset")
     dataset: DatasetName = "default"
     id: StrictStr | None = Field(default=None, min_length=1, max_length=512, description="Unique in its dataset")
     revision: StrictInt = Field(
@@ -71,6 +75,12 @@ class AnnotatedSentence(Message):
         max_length=MAX_DOCUMENT_CHARS,
         description="The document that the sentence belongs to. Key the message by dataset and document, so that the "
         "document stays in one partition and in order",
+    )
+    batch: StrictStr | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_BATCH_CHARS,
+        description="The delivery that the sentence is part of, such as one of a vendor or one run of a language model",
     )
     annotator: StrictStr | None = Field(default=None, max_length=256)
     source: StrictStr | None = Field(

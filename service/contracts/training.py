@@ -40,6 +40,14 @@ class ModelComparison(Message):
     standard_error: float = Field(description="Standard error of the difference, from the folds")
 
 
+class TrainingRequest(Message):
+    """A request to train the model of a dataset now, whatever its schedule says. A trainer takes it once."""
+
+    dataset: DatasetName
+    id: str = Field(min_length=1, max_length=128, description="The training that takes the request names it")
+    requested_at: datetime
+
+
 class Training(Message):
     """One training: what it was trained on, how good the model is, and whether the dataset uses it.
 
@@ -63,6 +71,7 @@ class Training(Message):
     types: tuple[TrainedType, ...] = ()
     untrained_types: tuple[str, ...] = Field(default=(), description="Types with too few examples: they are not judged")
     comparison: ModelComparison | None = None
+    request: str | None = Field(default=None, description="Id of the request that it took, if somebody requested it")
 
 
 class DatasetModels(Message):
@@ -75,4 +84,7 @@ class DatasetModels(Message):
     waiting: int = Field(description="Sentences that are stored because no model fits them")
     arrived: int = Field(description="Sentences that have arrived, judged or waiting")
     due_at: int = Field(description="The number of arrived sentences at which the next training is due")
+    requested_at: datetime | None = Field(
+        default=None, description="When a training was requested that no trainer has taken yet"
+    )
     trainings: tuple[Training, ...] = Field(description="The newest first")

@@ -19,7 +19,7 @@ from service.errors import ConflictError, InvalidInput, LabelwatchError, Missing
 from service.log.protocol import VersionConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from service.contracts import DatasetSettings
     from service.datasets.registry import SettingsState
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     JudgeBuilder = Callable[[DatasetSettings], Judge]
 
 EPOCH_FIELDS = ("epoch", "ranker_epoch")  # a lower epoch would bring back what was learned before a reset
+POLICY_FIELD = "flag_policy"
 ANY_VERSION = "*"
 
 
@@ -36,7 +37,7 @@ class SettingsLog(Protocol):
     """The part of a log that changes need."""
 
     def append_if_unchanged(
-        self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0
+        self, output: Output, expected: RecordPosition | None, *, also: Sequence[Output] = (), timeout: float = 30.0
     ) -> None: ...
 
 
@@ -106,12 +107,18 @@ def raise_epoch(state: SettingsState, *, build_judge: JudgeBuilder) -> SettingsC
 
 
 def write_change(
-    log: SettingsLog, topic: str, change: SettingsChange, *, request_id: str | None = None, timeout: float = 30.0
+    log: SettingsLog,
+    topic: str,
+    change: SettingsChange,
+    *,
+    also: Sequence[Output] = (),
+    request_id: str | None = None,
+    timeout: float = 30.0,
 ) -> None:
-    """Writes the change, unless the dataset was changed since its settings were read."""
+    """Writes the change and what goes with it, unless the dataset was changed since its settings were read."""
     message = build_settings_message(topic, change.fields, request_id=request_id)
     try:
-        log.append_if_unchanged(message, change.builds_on, timeout=timeout)
+        log.append_if_unchanged(message, change.builds_on, also=also, timeout=timeout)
     except VersionConflict as error:
         name = change.settings.name
         raise (VersionMismatchError if change.names_version else ConflictError)(
@@ -129,7 +136,7 @@ def _read_written_fields(state: SettingsState) -> dict[str, Any]:
 
 
 def _select_merge_base(field: str, current: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    changes_kind = field == "flag_policy" and changes.get("kind", current["kind"]) != current["kind"]
+    changes_kind = field == POLICY_FIELD and changes.get("kind", current["kind"]) != current["kind"]
     return {} if changes_kind else current
 
 
@@ -176,6 +183,8 @@ def _check_change(
         **unknown_fields,
         "version": settings.version,
     }
+    if record_fields.get(POLICY_FIELD, ...) is None:
+        del record_fields[POLICY_FIELD]  # as earlier releases write and read an unset policy
     names_version = if_match is not None or "version" in fields
     is_same_model = (settings.model, settings.model_fingerprint) == (in_force.model, in_force.model_fingerprint)
     chooses_model = pin_model or not is_same_model

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from service.contracts import DatasetSettings, Training
+    from service.contracts import DatasetSettings, Training, TrainingRequest
 
 GROWTH: Final = 1.5
 MIN_RETRY_INTERVAL: Final = timedelta(minutes=10)
@@ -68,6 +68,7 @@ def build_dataset_models(
     arrived: int,
     min_sentences: int,
     default: bool,
+    request: TrainingRequest | None = None,
 ) -> DatasetModels:
     """The trainings of a dataset, for REST and the command line. `trainings` have the newest first."""
     used = [training for training in trainings if training.result == "used" and training.model == settings.model]
@@ -79,5 +80,6 @@ def build_dataset_models(
         waiting=waiting,
         arrived=arrived,
         due_at=compute_due_at(trainings, min_sentences=min_sentences),
+        requested_at=None if request is None else request.requested_at,
         trainings=tuple(trainings),
     )

@@ -48,6 +48,13 @@ class Format:
     url_setting: str | None = None
     webhook: Webhook[Any] | None = None
 
+    @property
+    def export_ending(self) -> str:
+        """What follows the dataset in the name of an exported file: `.doccano.jsonl`, `.conll`."""
+        return (
+            self.write_extension if self.write_extension == f".{self.name}" else f".{self.name}{self.write_extension}"
+        )
+
 
 def build_signatures(*signatures: set[str]) -> KeySets:
     return tuple(frozenset(keys) for keys in signatures)

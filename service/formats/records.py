@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from service.contracts import MAX_DOCUMENT_CHARS, MAX_WORDS, LabelledSentence, read_sentence
+from service.contracts import MAX_BATCH_CHARS, MAX_DOCUMENT_CHARS, MAX_WORDS, LabelledSentence, read_sentence
 from service.errors import DecodeError, InvalidInput
 from service.formats.io.json_values import to_name
 from service.formats.label_names import resolve_label_names
@@ -87,6 +87,12 @@ def find_document(*objects: object, text_field: str | None = None) -> str | None
             if document is not None and len(document) <= MAX_DOCUMENT_CHARS:
                 return document
     return None
+
+
+def find_batch(*objects: object) -> str | None:
+    """The delivery that JSON objects name in `batch`. As with documents, a field that can't be a name is no error."""
+    names = (to_name(record.get("batch")) for record in objects if isinstance(record, dict))
+    return next((name for name in names if name is not None and len(name) <= MAX_BATCH_CHARS), None)
 
 
 def with_file_location(error: InvalidInput, location: str) -> InvalidInput:

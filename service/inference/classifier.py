@@ -13,6 +13,7 @@ from service.inference.heads.cross_fitted import CrossFittedHead
 from service.inference.heads.results import InferenceResult, WordProbs, softmax_rows
 from service.inference.heads.softmax import SoftmaxHead
 from service.inference.heads.weights import HeadWeights
+from service.inference.providers import CPU_ONLY
 from service.inference.tokenization.encoder import Encoder
 from service.inference.tokenization.plain_encoder import PlainEncoder
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from service.inference.graph_runner import Batching
+    from service.inference.graph_runner import Batching, WindowOutput
     from service.inference.heads.results import Head
     from service.inference.model.folder import ModelFolder
     from service.inference.pooling import Pooling
-    from service.inference.tokenization.encoder import EncodedSentence
+    from service.inference.tokenization.encoder import EncodedSentence, TokenWindow
 
 DEFAULT_LOOK_AHEAD = 1024
 MAX_WORDS_AHEAD = 50_000  # bounds the memory: fewer long sentences are read ahead
@@ -48,6 +49,7 @@ class Classifier:
         max_batch: int = DEFAULT_MAX_BATCH,
         max_subwords: int = MAX_SUBWORDS,
         self_test: bool = True,
+        providers: Sequence[str] = CPU_ONLY,
     ) -> None:
         self.folder = folder
         self.encoder: Encoder | PlainEncoder = PlainEncoder()
@@ -72,6 +74,7 @@ class Classifier:
                 batch_tokens=batch_tokens,
                 max_batch=max_batch,
                 self_test=self_test,
+                providers=providers,
             )
             if folder.casing_classes and not self.runner.session.has_token_types:
                 raise ModelError(
@@ -121,16 +124,29 @@ class Classifier:
         return self.encoder.encode(sentences)
 
     def run(self, encoded: Sequence[EncodedSentence], *, pooling: Pooling | None = None) -> list[InferenceResult]:
-        short = [sentence for sentence in encoded if sentence.n_subwords <= self._max_subwords]
+        short = [sentence for sentence in encoded if self.can_run(sentence)]
         if len(short) < len(encoded):
             results = iter(self.run(short, pooling=pooling))
             return [
-                next(results) if sentence.n_subwords <= self._max_subwords else self._build_too_long_error(sentence)
+                next(results) if self.can_run(sentence) else self._build_too_long_error(sentence)
                 for sentence in encoded
             ]
-        windows = [window for sentence in encoded for window in sentence.windows]
-        outputs = [] if self.runner is None else self.runner.run(windows)
+        outputs = self.run_windows([window for sentence in encoded for window in sentence.windows])
+        return self.combine(encoded, outputs, pooling=pooling)
+
+    def run_windows(self, windows: Sequence[TokenWindow]) -> list[WindowOutput]:
+        """The outputs of windows. Those of a long sentence may run in parts; `combine` makes its answer."""
+        return [] if self.runner is None else self.runner.run(windows)
+
+    def combine(
+        self, encoded: Sequence[EncodedSentence], outputs: Sequence[WindowOutput], *, pooling: Pooling | None = None
+    ) -> list[InferenceResult]:
+        """The results of sentences. `outputs` are those of all of their windows, in order."""
         return self._head.combine(encoded, outputs, pooling or self.folder.pooling)
+
+    def can_run(self, encoded: EncodedSentence) -> bool:
+        """Whether it has few enough subwords; `run` gives an error for others."""
+        return encoded.n_subwords <= self._max_subwords
 
     def _build_too_long_error(self, encoded: EncodedSentence) -> TooManySubwordsError:
         return TooManySubwordsError(

@@ -9,6 +9,7 @@ import numpy as np
 from service.contracts.defaults import BATCH_TOKENS
 from service.errors import InferenceError, ModelError
 from service.inference.batch_plan import DEFAULT_MAX_BATCH, plan_batches
+from service.inference.providers import CPU_ONLY
 from service.inference.session import RUN_ERRORS, OnnxSession, describe_error
 
 if TYPE_CHECKING:
@@ -49,10 +50,13 @@ class GraphRunner:
         batch_tokens: int = BATCH_TOKENS,
         max_batch: int = DEFAULT_MAX_BATCH,
         self_test: bool = True,
+        providers: Sequence[str] = CPU_ONLY,
     ) -> None:
         """`width`: outputs per token. `normalize` turns outputs into what the self-test compares."""
         self._graph = graph
-        self.session = OnnxSession(graph, width=width, threads=threads, level=ort_level, pad_id=pad_id)
+        self.session = OnnxSession(
+            graph, width=width, threads=threads, level=ort_level, pad_id=pad_id, providers=providers
+        )
         self.on_run: Callable[[int, int, int], None] | None = None
         self._batch_tokens = batch_tokens
         self._max_batch = max_batch

@@ -9,6 +9,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from service.errors import ModelError
+from service.inference.providers import CPU_ONLY, check_started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,16 @@ OPEN_ERRORS: tuple[type[Exception], ...] = (
 class OnnxSession:
     """Runs a graph: token ids in, logits out."""
 
-    def __init__(self, path: Path, *, width: int, threads: int, level: OrtLevel, pad_id: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        width: int,
+        threads: int,
+        level: OrtLevel,
+        pad_id: int,
+        providers: Sequence[str] = CPU_ONLY,
+    ) -> None:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -62,11 +72,12 @@ class OnnxSession:
             else ort.GraphOptimizationLevel.ORT_ENABLE_ALL
         )
         try:
-            self._session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(str(path), options, providers=list(providers))
         except OPEN_ERRORS as error:
             raise ModelError(
                 f"{path} is not a graph that onnxruntime can open ({describe_error(error)}): export it again"
             ) from error
+        check_started(providers, self._session.get_providers())
         self._path = path
         self._pad_id = pad_id
         self._width = width

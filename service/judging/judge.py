@@ -19,6 +19,7 @@ from service.contracts import ModelName, ScoredSentence
 from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
 from service.errors import InvalidInput
 from service.inference.model.folder import ModelFolder
+from service.judging.agreement import SpanComparer
 from service.judging.assessments import AssessmentBuilder
 from service.judging.memory import DatasetMemory
 from service.judging.types import Observation, Prediction, SentenceScores, StatsUpdate, ThresholdSet
@@ -77,8 +78,7 @@ class Judge:
             )
         self.settings = settings
         self.is_trained = source.is_trained
-        chosen = "flag_policy" in settings.model_fields_set
-        self.flag_policy: FlagPolicy = settings.flag_policy if chosen else source.default_flag_policy
+        self.flag_policy: FlagPolicy = settings.flag_policy or source.default_flag_policy
         self.source_classes = source.labels
         self.folder = source if isinstance(source, ModelFolder) else None  # None: no model runs
         self._has_custom_score = (settings.method, settings.token_score) != (DEFAULT_METHOD, DEFAULT_TOKEN_SCORE)
@@ -100,6 +100,7 @@ class Judge:
         self.label_writer = self.label_map.build_writer()
         learns_label_set = settings.learn_label_set == "auto" and settings.label_set is None and not source.is_trained
         self._classes_by_type = group_by_type(self.classes, self.label_map.scheme) if learns_label_set else {}
+        self.span_comparer = SpanComparer(self.label_map, self._classes_by_type)
         self._held_out = self._select_prior(source) if use_held_out else None
         self.model = ModelName(name=source.name, fingerprint=source.fingerprint)
         self.memory = DatasetMemory(settings, TypeMerge.from_classes(self.classes, self.label_map.scheme))

@@ -139,7 +139,7 @@ def find_suspects(
     confidence = probs[np.arange(len(path)), path]
     suspects = []
     given_spans, suggested_spans = parse_spans(given, scheme), parse_spans([classes[k] for k in path], scheme)
-    for given_span, suggested_span in _find_disagreements(given_spans, suggested_spans):
+    for given_span, suggested_span in find_disagreements(given_spans, suggested_spans):
         spans = [span for span in (given_span, suggested_span) if span is not None]
         words = slice(min(span.start for span in spans), max(span.end for span in spans))
         if any(flagged[words]):
@@ -156,7 +156,7 @@ def _classify_suspect(given: Span | None, suggested: Span | None) -> SuspectKind
     return "boundary" if given.type == suggested.type else "type"
 
 
-def _find_disagreements(
+def find_disagreements(
     given: Sequence[Span], suggested: Sequence[Span]
 ) -> Iterator[tuple[Span, Span] | tuple[Span, None] | tuple[None, Span]]:
     """Overlapping pairs that differ, and spans without an overlap, in order. Each list is sorted and has no overlaps."""

@@ -109,10 +109,7 @@ class DatasetLabelWriter:
         rendered = labels_from_spans(entities, len(judged_labels), self.scheme)
         if self._irregular_labels:
             rendered = [self._irregular_labels.get(parse_label(label, self.scheme), label) for label in rendered]
-        if self.scheme is Scheme.BILUO:
-            letters = {label[0] for label in labels if label[1:2] == "-"}
-            return [_match_biluo_spelling(label, letters) for label in rendered]
-        return [_match_io_prefix(label, labels) for label in rendered] if self.scheme is Scheme.IO else rendered
+        return match_spelling(rendered, labels, self.scheme)
 
     def resolve_type(self, span: Span, labels: Sequence[str]) -> str:
         """The dataset's name of an entity's type: of several the one given nearest to it, else the first of the map."""
@@ -143,6 +140,14 @@ class DatasetLabelWriter:
         )
         names = (name for target in targets for name in self._types_by_target.get(target, (target, target))[:-1])
         return tuple(dict.fromkeys(names))
+
+
+def match_spelling(rendered: list[str], labels: Sequence[str], scheme: Scheme) -> list[str]:
+    """Labels of a scheme in the spelling that a sentence with these labels uses, such as E- for L- in BILUO."""
+    if scheme is Scheme.BILUO:
+        letters = {label[0] for label in labels if label[1:2] == "-"}
+        return [_match_biluo_spelling(label, letters) for label in rendered]
+    return [_match_io_prefix(label, labels) for label in rendered] if scheme is Scheme.IO else rendered
 
 
 def _compute_distance(word: int, span: Span) -> int:

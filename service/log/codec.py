@@ -22,6 +22,8 @@ ERROR_HEADER_PREFIX = "__connect.errors"
 POSITION_VERSION = 1
 MEMORY_KIND = "memory"
 ARRIVALS_KIND = "arrivals"
+ANNOTATOR_KIND = "annotator"
+BATCHES_KIND = "batches"
 MAX_SENTENCE_BYTES = MAX_INPUT_BYTES - 4096  # the rest is for the key and the headers
 REQUEST_ID_HEADER = "x-request-id"
 
@@ -39,9 +41,19 @@ def to_arrivals_key(partition: int, dataset: str) -> bytes:
     return _to_compact_json([ARRIVALS_KIND, partition, dataset, ""])
 
 
+def to_batches_key(partition: int, dataset: str) -> bytes:
+    """As long as a key of statistics, and never equal to one: releases before this record can read no other."""
+    return _to_compact_json([BATCHES_KIND, partition, dataset, BATCHES_KIND])
+
+
 def to_memory_key(partition: int, dataset: str, stats_key: str, part: str) -> bytes:
     """As long as a key of statistics, and never equal to one: releases before this record can read no other."""
     return _to_compact_json([MEMORY_KIND, partition, dataset, f"{stats_key}/{part}"])
+
+
+def to_annotator_key(partition: int, dataset: str, stats_key: str, annotator: str) -> bytes:
+    """As long as a key of statistics, and never equal to one: releases before this record can read no other."""
+    return _to_compact_json([ANNOTATOR_KIND, partition, dataset, f"{stats_key}/{annotator}"])
 
 
 def to_position_key(partition: int) -> bytes:
@@ -50,9 +62,18 @@ def to_position_key(partition: int) -> bytes:
 
 def parse_arrivals_key(key: bytes) -> tuple[int, str] | None:
     """(partition, dataset) of a record with the counts of arrivals; none for another record."""
+    return _parse_dataset_key(key, ARRIVALS_KIND)
+
+
+def parse_batches_key(key: bytes) -> tuple[int, str] | None:
+    """(partition, dataset) of a record with the counts of batches; none for another record."""
+    return _parse_dataset_key(key, BATCHES_KIND)
+
+
+def _parse_dataset_key(key: bytes, expected: str) -> tuple[int, str] | None:
     try:
         kind, partition, dataset, _ = json.loads(key)
-        return (int(partition), str(dataset)) if kind == ARRIVALS_KIND else None
+        return (int(partition), str(dataset)) if kind == expected else None
     except (ValueError, TypeError):
         return None
 
@@ -69,11 +90,23 @@ def parse_memory_key(key: bytes) -> tuple[int, str, str, str] | None:
         return None
 
 
+def parse_annotator_key(key: bytes) -> tuple[int, str, str, str] | None:
+    """(partition, dataset, stats key, annotator) of the sums of an annotator; none for another record."""
+    try:
+        kind, partition, dataset, name = json.loads(key)
+        if kind != ANNOTATOR_KIND:
+            return None
+        source_key, epoch, annotator = str(name).split("/", 2)  # a stats key has one slash, an annotator any number
+        return int(partition), str(dataset), f"{source_key}/{epoch}", annotator
+    except (ValueError, TypeError):
+        return None
+
+
 def parse_state_key(key: bytes) -> tuple[int, str, str] | None:
     """(partition, dataset, stats key) of statistics, or none for another record."""
     try:
         kind, *rest = json.loads(key)
-        if kind in ("position", ARRIVALS_KIND, MEMORY_KIND):
+        if kind in ("position", ARRIVALS_KIND, BATCHES_KIND, MEMORY_KIND, ANNOTATOR_KIND):
             return None
         partition, dataset, stats_key = rest
         return int(partition), str(dataset), str(stats_key)
@@ -130,11 +163,16 @@ def decode_headers(text: str) -> Headers:
 
 
 def build_sentence_message(
-    topic: str, sentence: LabelledSentence, *, request_id: str | None = None, location: str | None = None
+    topic: str,
+    sentence: LabelledSentence,
+    *,
+    request_id: str | None = None,
+    location: str | None = None,
+    trace: Headers = (),
 ) -> Output:
     """The message that sends a sentence to the input topic.
 
-    `location` is the path of the sentence in a request body. The error names it.
+    `location` is the path of the sentence in a request body. The error names it. `trace` is the request's trace context.
     """
     value = sentence.model_dump_json(exclude_defaults=True).encode()
     if len(value) > MAX_SENTENCE_BYTES:
@@ -146,7 +184,7 @@ def build_sentence_message(
     headers = build_event_headers(
         SENTENCE_EVENT_TYPE, event_id=str(uuid.uuid4()), at=datetime.now(UTC), request_id=request_id
     )
-    return Output(topic, encode_sentence_key(sentence), value, headers)
+    return Output(topic, encode_sentence_key(sentence), value, (*headers, *trace))
 
 
 def encode_sentence_key(sentence: LabelledSentence) -> bytes:

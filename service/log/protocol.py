@@ -187,14 +187,19 @@ class Log(Protocol):
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
         """Writes messages. They are durable when it returns."""
 
-    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:
+    def append_if_unchanged(
+        self, output: Output, expected: RecordPosition | None, *, also: Sequence[Output] = (), timeout: float = 30.0
+    ) -> None:
         """Writes one message of a compacted topic if the last record of its key is still the one at `expected`.
 
         Raises `VersionConflict` if it is not: of two concurrent writers one gets the error. If the log holds no record
-        of the key, the write succeeds: compaction has removed a deleted key.
+        of the key, the write succeeds: compaction has removed a deleted key. `also` is written with it, or not at all.
         """
 
     def follow(self, topic: str) -> Follower: ...
+
+    def read_record(self, topic: str, partition: int, offset: int) -> Record | None:
+        """Returns the record at this position; None if the topic holds none there, or not any more."""
 
     def close(self) -> None: ...
 

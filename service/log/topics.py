@@ -66,6 +66,18 @@ class Topics:
     def models(self) -> str:
         return f"{self.prefix}models"
 
+    @property
+    def keys(self) -> str:
+        return f"{self.prefix}keys"
+
+    @property
+    def audit(self) -> str:
+        return f"{self.prefix}audit"
+
+    @property
+    def webhooks(self) -> str:
+        return f"{self.prefix}webhooks"
+
     def list_specs(self) -> tuple[TopicSpec, ...]:
         return (
             TopicSpec(self.sentences, "delete", MAX_INPUT_BYTES),
@@ -77,4 +89,7 @@ class Topics:
             TopicSpec(self.datasets, "compact", MIB, partitions=1),
             TopicSpec(self.decisions, "compact", MIB),
             TopicSpec(self.models, "compact", MIB, partitions=1),
+            TopicSpec(self.keys, "compact", MIB, partitions=1),
+            TopicSpec(self.audit, "delete", MIB, partitions=1),
+            TopicSpec(self.webhooks, "compact", MIB, partitions=1),
         )

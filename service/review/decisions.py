@@ -42,7 +42,8 @@ def check_decision(
     """The decision as it is recorded: with its time, and with what the reviewer was shown.
 
     Raises InvalidInput, which names the field, for a decision that does not fit the item. With the dataset's `label_map`
-    also for corrected labels that are not labels of the dataset, or no valid sequence of its scheme.
+    also for corrected labels that are not labels of the dataset, or no valid sequence of its scheme. The item must be as
+    the reviewer sees it: then `settlement.check_reviewer` says whether this reviewer may decide about it now.
     """
     if (decision.dataset, decision.id) != (item.dataset, item.id):
         raise InvalidInput(f"it is about {decision.dataset}/{decision.id}, not {item.dataset}/{item.id}", field="id")
@@ -56,7 +57,7 @@ def check_decision(
     _check_words(item, decision)
     _check_labels(item, decision, label_map)
     decided_at = decision.decided_at or now or datetime.now(UTC)
-    return decision.model_copy(update={"decided_at": _ensure_timezone(decided_at), "shown": item.shown})
+    return decision.model_copy(update={"decided_at": ensure_timezone(decided_at), "shown": item.shown})
 
 
 def _check_words(item: ReviewItem, decision: Decision) -> None:
@@ -137,7 +138,7 @@ def check_correction(
         raise InvalidInput(problem.text, field="labels", word=problem.word, token=sentence.tokens[problem.word])
 
 
-def _ensure_timezone(moment: datetime) -> datetime:
+def ensure_timezone(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 

@@ -29,12 +29,14 @@ from service.contracts import (
 from service.errors import UnknownLabelError
 from service.labels import OUTSIDE, Scheme, Span, get_entity_type, parse_spans
 from service.review.decisions import Agreement
+from service.review.likelihood import Likelihood
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ItemState = Literal["open", "decided", "closed"]
-ITEM_STATES: tuple[ItemState, ...] = ("open", "decided", "closed")
+ItemState = Literal["open", "adjudication", "decided", "closed"]
+ITEM_STATES: tuple[ItemState, ...] = ("open", "adjudication", "decided", "closed")
+MAX_SHOWN_DECISIONS = 20
 # The state of a message that only says that a task was deleted. It is no item: it is not shown and not counted.
 TASK_DELETION_STATE = "none"
 HIDDEN_UNTIL_DECIDED = "None: hidden until the item is decided"
@@ -79,11 +81,16 @@ class ReviewItem(Message):
         description="Whether probabilities are hidden until it is decided, because the dataset has a control sample",
     )
     rank: float = Field(description="The order of the queue: from the ranker where it is on, else the priority")
+    likelihood: Likelihood = Field(
+        default="may_be_right",
+        description="How likely it is wrong, by its rank: from the dataset's decisions once there are enough",
+    )
     priority: float | None = None
     score: float | None = None
     tokens: tuple[str, ...]
     labels: tuple[str, ...]
     document: str | None = None
+    batch: str | None = None
     annotator: str | None = None
     source: str | None = None
     annotated_at: datetime | None = None
@@ -102,10 +109,18 @@ class ReviewItem(Message):
     token_score: str
     claimed_by: str | None = None
     claimed_until: datetime | None = None
-    decisions: tuple[Decision, ...] = Field(
-        default=(), description="Decisions in force about this revision, by reviewer"
+    overlap: int = Field(default=1, description="Independent decisions that the item needs")
+    decision_count: int = Field(
+        default=0, description="Reviewers with a decision in force about this revision, also if it is hidden"
     )
-    agreement: Agreement | None = Field(default=None, description="Only where two or more reviewers are sure")
+    decisions: tuple[Decision, ...] = Field(
+        default=(),
+        description="Decisions in force about this revision, by reviewer. While the item is open, only that of the "
+        f"reviewer who asks. At most {MAX_SHOWN_DECISIONS}: `decision_count` counts all",
+    )
+    agreement: Agreement | None = Field(
+        default=None, description="Only where two or more reviewers are sure; hidden while the item is open"
+    )
     reason: Reason | None = Field(default=None, description="Why it is in the queue; hidden until it is decided")
     inclusion_probability: float | None = Field(
         default=None, description="Probability of being in the queue; hidden until it is decided"
@@ -116,11 +131,27 @@ class ReviewItem(Message):
     @property
     def shown(self) -> Shown:
         """What a decision about this item records of it. Not part of the body: it would reveal control sentences."""
-        return self._shown or Shown(labels=self.labels, method=self.method, annotator=self.annotator)
+        return self._shown or Shown(labels=self.labels, method=self.method, annotator=self.annotator, batch=self.batch)
 
     def with_shown(self, shown: Shown) -> ReviewItem:
         self._shown = shown
         return self
+
+
+def select_visible_decisions(
+    in_force: Sequence[Decision], state: ItemState, viewer: str | None
+) -> tuple[Decision, ...]:
+    """The decisions that a reviewer is shown. Independent decisions stay hidden from others until the item has them all."""
+    own = [decision for decision in in_force if decision.reviewer == viewer]
+    if state == "open":
+        return _hide_shown(own)
+    first = sorted(in_force, key=lambda each: (each.reviewer != viewer, not each.adjudication, each.reviewer))
+    kept = first[:MAX_SHOWN_DECISIONS]
+    return _hide_shown(sorted(kept, key=lambda each: (each.reviewer, each.adjudication)))
+
+
+def _hide_shown(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    return tuple(decision.model_copy(update={"shown": None}) for decision in decisions)
 
 
 def select_flags(assessment: Assessment) -> tuple[Flag, ...]:
@@ -154,7 +185,7 @@ def to_review_words(assessment: Assessment, *, blind: bool) -> tuple[WordScore, 
 
 def _derive_suspects(flag: Flag, labels: Sequence[str]) -> tuple[SuspectSpan, ...]:
     """The suspect that one doubtful word amounts to; none where given and suggested entity are the same."""
-    given = next((span for span in _parse_given_spans(labels) if span.start <= flag.index < span.end), None)
+    given = next((span for span in parse_given_spans(labels) if span.start <= flag.index < span.end), None)
     suggested_type = get_entity_type(flag.suggested)
     suggested = None if suggested_type == OUTSIDE else Span(flag.index, flag.index + 1, suggested_type)
     if given == suggested:
@@ -173,7 +204,8 @@ def _derive_suspects(flag: Flag, labels: Sequence[str]) -> tuple[SuspectSpan, ..
     return (SuspectSpan(kind=kind, given_span=given_span, suggested_span=suggested_span, confidence=flag.p_suggested),)
 
 
-def _parse_given_spans(labels: Sequence[str]) -> list[Span]:
+def parse_given_spans(labels: Sequence[str]) -> list[Span]:
+    """The entities of a label sequence, whatever its scheme; none where it has a label that is of none."""
     try:
         return parse_spans(labels, Scheme.BILUO)
     except UnknownLabelError:
@@ -212,5 +244,6 @@ def build_shown(assessment: Assessment, *, ranker_epoch: int) -> Shown:
         inclusion_probability=assessment.inclusion_probability or None,
         method=assessment.method,
         annotator=assessment.annotator,
+        batch=None if assessment.update else assessment.batch,
         ranker_epoch=ranker_epoch,
     )

@@ -1,7 +1,7 @@
 """Records of the review and decision topics: their keys, how they are read, and how decisions and claims are written.
 
-An assessment has the key `dataset/id`, a decision `dataset/id/reviewer`, a claim `dataset/id/reviewer/claim`. In the keys
-of decisions and claims, a slash (or %) inside an id or a name is escaped as %2F (%25), so that no two share a key.
+An assessment has the key `dataset/id`, a decision `dataset/id/reviewer`, an adjudication
+`dataset/id/reviewer/adjudication`, a claim `dataset/id/reviewer/claim`. In the keys of decisions and claims, a slash (or %) inside an id or a name is escaped as %2F (%25), so that no two share a key.
 
 All claims go to one partition, whatever their key: every reader must see the same claim first.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DECISION_EVENT_TYPE = "labelwatch.decision.v1"
 CLAIM_EVENT_TYPE = "labelwatch.claim.v1"
 CLAIM_KEY_SUFFIX = "claim"
+ADJUDICATION_KEY_SUFFIX = "adjudication"
 CLAIM_PARTITION = 0
 
 
@@ -46,6 +47,7 @@ class ErasedDecision(NamedTuple):
     dataset: str
     id: str
     reviewer: str
+    adjudication: bool = False
 
 
 class DecisionKey(NamedTuple):
@@ -54,7 +56,8 @@ class DecisionKey(NamedTuple):
     dataset: str
     id: str
     reviewer: str
-    is_claim: bool
+    is_claim: bool = False
+    is_adjudication: bool = False
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -84,7 +87,7 @@ def parse_decision_record(record: Record) -> Decision | Claim | ErasedDecision |
         return None
     if key.is_claim:
         return Claim(dataset=key.dataset, id=key.id, reviewer=key.reviewer)
-    return ErasedDecision(key.dataset, key.id, key.reviewer)
+    return ErasedDecision(key.dataset, key.id, key.reviewer, key.is_adjudication)
 
 
 def iterate_assessments(records: Iterable[Record]) -> Iterator[Assessment | ErasedAssessment]:
@@ -119,10 +122,11 @@ def parse_decision_key(key: bytes) -> DecisionKey | None:
         dataset, *parts = key.decode().split("/")
     except UnicodeDecodeError:
         return None
-    is_claim = len(parts) == 3 and parts[2] == CLAIM_KEY_SUFFIX
-    if len(parts) != 2 and not is_claim:
+    suffix = parts[2] if len(parts) == 3 else None
+    if len(parts) != 2 and suffix not in (CLAIM_KEY_SUFFIX, ADJUDICATION_KEY_SUFFIX):
         return None
-    return DecisionKey(dataset, unquote(parts[0]), unquote(parts[1]), is_claim)
+    is_claim, is_adjudication = suffix == CLAIM_KEY_SUFFIX, suffix == ADJUDICATION_KEY_SUFFIX
+    return DecisionKey(dataset, unquote(parts[0]), unquote(parts[1]), is_claim, is_adjudication)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -132,9 +136,8 @@ def build_decision_message(topics: Topics, decision: Decision, request_id: str |
     """The message that records a decision. A reviewer's last decision on a sentence replaces the earlier ones."""
     if decision.decided_at is None:
         decision = decision.model_copy(update={"decided_at": datetime.now(UTC)})
-    return _build_output(
-        topics, encode_decision_key(decision.dataset, decision.id, decision.reviewer), decision, request_id
-    )
+    encode_key = encode_adjudication_key if decision.adjudication else encode_decision_key
+    return _build_output(topics, encode_key(decision.dataset, decision.id, decision.reviewer), decision, request_id)
 
 
 def build_claim_message(topics: Topics, claim: Claim, request_id: str | None = None) -> Output:
@@ -151,6 +154,10 @@ def _build_output(topics: Topics, key: bytes, message: Decision | Claim, request
 
 def encode_decision_key(dataset: str, sentence_id: str, reviewer: str) -> bytes:
     return f"{dataset}/{_escape_key_part(sentence_id)}/{_escape_key_part(reviewer)}".encode()
+
+
+def encode_adjudication_key(dataset: str, sentence_id: str, reviewer: str) -> bytes:
+    return encode_decision_key(dataset, sentence_id, reviewer) + f"/{ADJUDICATION_KEY_SUFFIX}".encode()
 
 
 def encode_claim_key(dataset: str, sentence_id: str, reviewer: str) -> bytes:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from service.contracts import AnnotatedSentence, Assessment, PlatformTask
 from service.review.decisions import select_in_force
 from service.review.messages import ErasedAssessment, ErasedDecision
+from service.review.settlement import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     from service.contracts import Decision, Reason
     from service.review.items import ItemState
+    from service.review.settlement import Settlement
 
 SentenceKey = tuple[str, str]  # dataset and id
 S = TypeVar("S", bound=AnnotatedSentence)
@@ -47,10 +49,8 @@ def is_deleted_with_task(revision: int, task_deleted_at: int | None) -> bool:
     return task_deleted_at is not None and task_deleted_at >= revision
 
 
-def derive_item_state(reason: Reason, in_force: Sequence[Decision], *, deleted_with_task: bool) -> ItemState:
-    if reason in CLOSING_REASONS or deleted_with_task:
-        return "closed"
-    return "decided" if in_force else "open"
+def derive_item_state(reason: Reason, settlement: Settlement, *, deleted_with_task: bool) -> ItemState:
+    return "closed" if reason in CLOSING_REASONS or deleted_with_task else settlement.state
 
 
 # -- state in memory ---------------------------------------------------------------------------------------------------
@@ -95,11 +95,15 @@ class NewestRevisions(Generic[S]):
 
 
 class ReviewState(Generic[S]):
-    """The newest assessment of each sentence, or the part `S` of it that is needed, and each reviewer's last decision."""
+    """The newest assessment of each sentence, or the part `S` of it that is needed, and each reviewer's last decision.
 
-    def __init__(self) -> None:
+    `overlaps`: how many independent decisions the items of a dataset need, where it is more than one.
+    """
+
+    def __init__(self, overlaps: Mapping[str, int] | None = None) -> None:
         self.sentences: NewestRevisions[S] = NewestRevisions()
-        self._decisions: dict[SentenceKey, dict[str, Decision]] = defaultdict(dict)
+        self.overlaps = dict(overlaps or {})
+        self._decisions: dict[SentenceKey, dict[tuple[str, bool], Decision]] = defaultdict(dict)
 
     def apply_assessment(self, message: S | ErasedAssessment) -> bool:
         """Whether it changes the state: an older revision that arrives late does not."""
@@ -111,14 +115,19 @@ class ReviewState(Generic[S]):
     def apply_decision(self, message: Decision | ErasedDecision) -> None:
         decisions = self._decisions[message.dataset, message.id]
         if isinstance(message, ErasedDecision):
-            decisions.pop(message.reviewer, None)
+            decisions.pop((message.reviewer, message.adjudication), None)
         else:
-            decisions[message.reviewer] = message
+            decisions[message.reviewer, message.adjudication] = message
 
     def get_decisions(self, sentence: AnnotatedSentence) -> list[Decision]:
         """The decisions in force about this revision of the sentence, by reviewer."""
         decisions = self._decisions.get((sentence.dataset, str(sentence.id)), {})
-        return select_in_force((decision for _, decision in sorted(decisions.items())), sentence.revision)
+        in_order = (decision for _, decision in sorted(decisions.items(), key=lambda entry: entry[0]))
+        return select_in_force(in_order, sentence.revision)
+
+    def settle(self, sentence: AnnotatedSentence) -> Settlement:
+        """What the decisions in force about this revision of the sentence lead to."""
+        return settle(self.get_decisions(sentence), self.overlaps.get(sentence.dataset, 1))
 
     def get_state(self: ReviewState[Assessment], dataset: str, sentence_id: str) -> ItemState | None:
         """The state of the queue item; None where there is none."""
@@ -126,4 +135,4 @@ class ReviewState(Generic[S]):
         if assessment is None or is_task_deletion(assessment):
             return None
         gone = self.sentences.is_deleted_with_task(assessment)
-        return derive_item_state(assessment.reason, self.get_decisions(assessment), deleted_with_task=gone)
+        return derive_item_state(assessment.reason, self.settle(assessment), deleted_with_task=gone)

@@ -160,9 +160,9 @@ class CorrectedSentence(NamedTuple):
     problem: InvalidInput | None = None
 
 
-def read_decisions(log: Log, topics: Topics, dataset: str) -> ReviewState[LabelledSentence]:
-    """The decisions about sentences of the dataset."""
-    review: ReviewState[LabelledSentence] = ReviewState()
+def read_decisions(log: Log, topics: Topics, dataset: str, *, overlap: int) -> ReviewState[LabelledSentence]:
+    """The decisions about sentences of the dataset, of which each needs `overlap` independent ones."""
+    review: ReviewState[LabelledSentence] = ReviewState({dataset: overlap})
     for decision in iterate_decisions(read_topic(log, topics.decisions)):
         if decision.dataset == dataset:
             review.apply_decision(decision)
@@ -172,7 +172,10 @@ def read_decisions(log: Log, topics: Topics, dataset: str) -> ReviewState[Labell
 def correct_sentence(
     sentence: LabelledSentence, decisions: Sequence[Decision], *, scheme: Scheme, label_set: LabelSet | None
 ) -> CorrectedSentence:
-    """The sentence with the labels that the decisions in force agree on; as it is where they give none."""
+    """The sentence with the labels that the decisions agree on; as it is where they give none.
+
+    `decisions`: those that count (see `settlement`).
+    """
     outcome, labels = resolve_decisions(decisions, len(sentence.tokens))
     if labels is None:
         return CorrectedSentence(sentence, outcome)

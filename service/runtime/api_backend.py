@@ -5,16 +5,21 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from service.access.audit_log import AuditView
+from service.access.key_view import KeyView
 from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.api.ingest.log_appender import LogAppender
 from service.api.routes.health import get_conditions, get_degraded
 from service.datasets.training_view import TrainingView
 from service.errors import SettingsError
+from service.log.dead_letter_index import DeadLetterIndex
+from service.log.sqlite.guard import LogFileGuard, describe_full_disk
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import ReviewQueue
 from service.runtime.dataset_settings import build_datasets
 from service.runtime.open_log import build_topics, open_log
+from service.runtime.webhooks import build_admin
 from service.stream.state.view import StateView
 from service.telemetry.readiness import merge_conditions
 
@@ -26,8 +31,7 @@ if TYPE_CHECKING:
     from service.runtime.worker import WorkerRunner
     from service.settings import Settings
     from service.telemetry import Telemetry
-
-QUEUE_FILE_NAME = "queue.sqlite"
+    from service.telemetry.tracing import Tracing
 
 
 def build_backend(
@@ -38,13 +42,14 @@ def build_backend(
     *,
     exit_stack: ExitStack,
     runner: WorkerRunner | None,
+    tracing: Tracing | None = None,
 ) -> Backend:
     """Opens queue and logs on the exit stack, and wires readiness and metrics. `runner`: the worker of `labelwatch up`."""
     topics, api = build_topics(settings), settings.api
     queue = exit_stack.enter_context(closing(_open_queue(settings)))
     # One log per thread, so that none waits for another.
-    request_log, state_log, training_log, projection_log = (
-        exit_stack.enter_context(closing(open_log(settings))) for _ in range(4)
+    request_log, state_log, training_log, key_log, audit_log, projection_log, letter_log = (
+        exit_stack.enter_context(closing(open_log(settings))) for _ in range(7)
     )
     batcher = MicroBatcher(
         models.get_classifier(models.default),
@@ -52,7 +57,8 @@ def build_backend(
         batch_tokens=api.batch_tokens,
         max_delay=api.max_delay_ms / 1000,
     )
-    projector = ReviewProjector(projection_log, topics, queue.file)
+    disks = DiskWatch(settings, queue.file.path)
+    projector = ReviewProjector(projection_log, topics, queue.file, get_disk_error=disks.describe_queue_disk)
     worker = None if runner is None else WorkerReadiness(runner)
 
     def conditions() -> dict[str, str]:
@@ -61,7 +67,9 @@ def build_backend(
         )
 
     def degraded() -> dict[str, str]:
-        return merge_conditions({"review": projector.error}, worker.get_degraded() if worker else {})
+        return merge_conditions(
+            {"review": projector.error}, disks.get_degraded(), worker.get_degraded() if worker else {}
+        )
 
     state_view = StateView(state_log, topics, build_datasets(settings, models))
     appender = LogAppender(
@@ -72,13 +80,19 @@ def build_backend(
         settings=api,
         state_view=state_view,
         training_view=TrainingView(training_log, topics.models),
+        key_view=KeyView(key_log, topics.keys),
+        audit_view=AuditView(audit_log, topics.audit),
         batcher=batcher,
         queue=queue,
         projector=projector,
         appender=appender,
+        dead_letters=exit_stack.enter_context(closing(DeadLetterIndex(letter_log, topics))),
+        open_log=lambda: open_log(settings),
         topics=topics,
         models=models,
         telemetry=telemetry,
+        tracing=tracing,
+        webhooks=build_admin(settings, request_log, topics) if settings.webhooks.key.get_secret_value() else None,
         max_words=settings.worker.max_words,
         auto_train=settings.trainer.is_auto(with_trainer=runner is not None),
         min_training_sentences=settings.trainer.min_sentences,
@@ -97,12 +111,34 @@ def build_backend(
     return backend
 
 
+class DiskWatch:
+    """What can't be written now, and why. Scoring and reading go on meanwhile."""
+
+    def __init__(self, settings: Settings, queue_path: Path) -> None:
+        """The embedded log must be open."""
+        self._reserve_bytes = settings.log.reserve_bytes
+        self._queue_folder = queue_path.parent
+        is_embedded = settings.kafka is None
+        self._log_file = LogFileGuard(settings.log.path, reserve_bytes=self._reserve_bytes) if is_embedded else None
+
+    def describe_queue_disk(self) -> str:
+        return describe_full_disk(self._queue_folder, self._reserve_bytes)
+
+    def get_degraded(self) -> dict[str, str]:
+        log_file = self._log_file
+        if log_file is None:
+            return {"disk": self.describe_queue_disk()}
+        return {"log": log_file.lost_reason, "disk": log_file.full_reason or self.describe_queue_disk()}
+
+
 def _report_review_metrics(telemetry: Telemetry, queue: ReviewQueue) -> None:
     states, verdicts = queue.count_items_by_dataset(), queue.count_verdicts_by_dataset()
     for dataset in sorted({*states, *verdicts}):
         telemetry.set_review_counts(dataset, states=states.get(dataset, {}), verdicts=verdicts.get(dataset, {}))
         recall = queue.estimate_recall(dataset)
         telemetry.set_recall(dataset, estimate=recall.recall, low=recall.low, high=recall.high)
+        agreement = queue.measure_agreement(dataset)
+        telemetry.set_agreement(dataset, kappa=agreement.kappa, f1=agreement.f1, items=agreement.items)
     pairs = queue.compute_pair_precision()
     telemetry.set_precision(
         {(pair.dataset, pair.given, pair.suggested, pair.method): (pair.right, pair.decided) for pair in pairs}
@@ -110,9 +146,8 @@ def _report_review_metrics(telemetry: Telemetry, queue: ReviewQueue) -> None:
 
 
 def _open_queue(settings: Settings) -> ReviewQueue:
-    path: Path = settings.api.queue_path or settings.log.path.with_name(QUEUE_FILE_NAME)
     try:
-        return ReviewQueue(path)
+        return ReviewQueue(settings.queue_path)
     except SettingsError as error:
         raise SettingsError(f"LABELWATCH_API_QUEUE_PATH: {error}") from error
 

@@ -33,8 +33,8 @@ class DatasetSource:
         """Without `scheme` it is that of the settings, else detected from the labels."""
         self.dataset = dataset
         self._sentences = StoredSentences(log, topics, dataset)
-        self._decisions = read_decisions(log, topics, dataset)
         settings = read_dataset_settings(log, topics).get(dataset) or DatasetSettings(name=dataset)
+        self._decisions = read_decisions(log, topics, dataset, overlap=settings.overlap)
         self._outside = select_outside_labels(settings)
         self.scheme = scheme or self._find_scheme(settings)
         self._label_set = None if settings.label_set is None else LabelSet.build(settings.label_set, self.scheme)
@@ -52,7 +52,7 @@ class DatasetSource:
 
     def __iter__(self) -> Iterator[LabelledSentence]:
         for sentence in self._sentences:
-            decisions = self._decisions.get_decisions(sentence)
+            decisions = self._decisions.settle(sentence).counted
             given = correct_sentence(sentence, decisions, scheme=self.scheme, label_set=self._label_set).sentence
             if self._label_set is not None and not all(
                 label in self._outside or self._label_set.contains(label) for label in given.labels

@@ -9,6 +9,7 @@ from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
 from service.inference.model.pool import ModelPool
 from service.inference.model.registry import ModelRegistry, resolve_model
+from service.inference.providers import parse_providers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +71,7 @@ def build_model_pool(
         default or load_model_folder(settings),
         ModelRegistry(settings.models.path),
         threads=settings.model.threads,
+        providers=parse_providers(settings.model.providers),
         max_loaded=settings.models.max_loaded,
         on_load=register,
         on_close=unregister,

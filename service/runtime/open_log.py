@@ -33,7 +33,12 @@ def create_topics(settings: Settings, topics: Topics) -> list[str]:
 
     sizes = settings.topics
     return admin.create_topics(
-        settings.kafka, topics, partitions=sizes.partitions, replication=sizes.replication, min_isr=sizes.min_isr
+        settings.kafka,
+        topics,
+        partitions=sizes.partitions,
+        replication=sizes.replication,
+        min_isr=sizes.min_isr,
+        audit_ms=int(sizes.audit_days * DAY_MS),
     )
 
 
@@ -44,7 +49,7 @@ def open_log(settings: Settings) -> Log:
 
         return KafkaLog(settings.kafka)
     with _translate_embedded_log_errors(settings):
-        return SqliteLog(settings.log.path, build_topics(settings))
+        return SqliteLog(settings.log.path, build_topics(settings), reserve_bytes=settings.log.reserve_bytes)
 
 
 def open_worker_session(settings: Settings, topics: Topics) -> WorkerSession:
@@ -53,9 +58,15 @@ def open_worker_session(settings: Settings, topics: Topics) -> WorkerSession:
         from service.log.kafka.session import KafkaWorkerSession
 
         return KafkaWorkerSession(settings.kafka, topics, group=settings.worker.group, worker_id=settings.worker.id)
-    retention = Retention(max_bytes=settings.log.max_bytes, max_age_ms=int(settings.log.max_age_days * DAY_MS))
+    retention = Retention(
+        max_bytes=settings.log.max_bytes,
+        max_age_ms=int(settings.log.max_age_days * DAY_MS),
+        max_audit_age_ms=int(settings.topics.audit_days * DAY_MS),
+    )
     with _translate_embedded_log_errors(settings):
-        return SqliteWorkerSession(settings.log.path, topics, retention=retention)
+        return SqliteWorkerSession(
+            settings.log.path, topics, retention=retention, reserve_bytes=settings.log.reserve_bytes
+        )
 
 
 def open_replay_session(settings: Settings, topics: Topics) -> WorkerSession:

@@ -1,4 +1,4 @@
-"""Metrics and health on a port of their own, for processes without an API."""
+"""Metrics and health on a port of their own."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def start_probes(
     *,
     host: str,
     port: int,
+    setting: str,
     conditions: Conditions,
     degraded: Conditions,
 ) -> None:
-    """Starts a thread that serves /metrics, /healthz and /readyz."""
-    telemetry.watch_readiness(conditions, degraded)
+    """Starts a thread that serves /metrics, /healthz and /readyz. `setting`: the one of the port, for errors."""
     probes = ProbeServer(
         telemetry,
         host=host,
         port=port,
+        setting=setting,
         conditions=conditions,
         degraded=degraded,
         alive=lambda: supervisor.alive,

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
 import signal
+import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, SecretStr
 
+from service.errors import SettingsError
 from service.telemetry import configure_logging
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator
     from types import FrameType
 
     from service.settings import Settings
+    from service.telemetry.tracing import Tracing
+
+logger = logging.getLogger(__name__)
+
+FORCED_EXIT_CODE = 1
+MAX_FILES = 65_536
 
 
 def set_up_logging(settings: Settings) -> None:
@@ -55,3 +65,71 @@ def stop_on_signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def open_tracing(settings: Settings) -> Iterator[Tracing | None]:
+    """None if tracing is off; then no package of it is imported. Sends the last spans at the end."""
+    if not settings.tracing.enabled:
+        yield None
+        return
+    try:
+        from service.telemetry.tracing import Tracing, build_provider
+    except ImportError as error:
+        raise SettingsError(
+            "LABELWATCH_TRACING_ENABLED: spans need OpenTelemetry: pip install 'labelwatch[otel]'"
+        ) from error
+    provider = build_provider()
+    try:
+        yield Tracing(provider)
+    finally:
+        provider.shutdown()
+
+
+def restrict_new_files() -> None:
+    """Files and folders that the process creates are for its user only: they hold the texts of datasets."""
+    os.umask(0o077)
+
+
+def raise_file_limit() -> int:
+    """Raises the soft limit of file descriptors as far as the hard one allows, and returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return MAX_FILES if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:
+        logger.warning("the limit of file descriptors stays at %d: %s", soft, error)
+        return soft
+    return wanted
+
+
+def exit_after(stop: threading.Event, seconds: float) -> None:
+    """Ends the process this long after `stop` is set, whatever its threads still do."""
+
+    def wait() -> None:
+        stop.wait()
+        time.sleep(seconds)
+        names = sorted(thread.name for thread in threading.enumerate() if thread is not threading.current_thread())
+        logger.error("the process ends although it is not done after %g s: %s still run", seconds, ", ".join(names))
+        os._exit(FORCED_EXIT_CODE)
+
+    threading.Thread(target=wait, name="stop-deadline", daemon=True).start()
+
+
+@contextmanager
+def end_if_stuck(seconds: float, message: str) -> Iterator[None]:
+    """Ends the process with this message if the block takes longer. Native code can't be interrupted otherwise."""
+    done = threading.Event()
+
+    def watch() -> None:
+        if not done.wait(seconds):
+            os.write(2, f"labelwatch: {message}\n".encode())
+            os._exit(FORCED_EXIT_CODE)
+
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()

@@ -4,19 +4,24 @@
     model     ─ runs the model for all requests          ┐
     mirror    ─ follows settings and statistics          ├ end after the server
     trainings ─ follows the trainings of models          │
+    keys      ─ follows the keys of the API              │
+    audit     ─ follows the audit trail                  │
     review    ─ builds the queue                         ┘
+    webhooks  ─ only with LABELWATCH_WEBHOOKS_KEY; delivers notifications
     worker    ─ only with `up`; ends after the current batch
     trainer   ─ only with `up`; ends at once, and a running training with it
+    probes    ─ only with LABELWATCH_API_METRICS_PORT; health and metrics, whatever the other threads do
 
-The first thread that ends without being stopped makes the service not ready and ends the process.
+The first thread that ends without being stopped makes the service not ready and ends the process. What still runs 45 s
+after SIGTERM is ended with the process: everything durable is in a topic, in transactions.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 import socket
+import sys
 import threading
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
@@ -24,15 +29,25 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from service.api.app import create_app
-from service.api.http.connection import LimitedHttpProtocol
-from service.api.routes.health import get_readiness
+from service.api.http.connection import ConnectionLimits, build_protocol
+from service.api.routes.health import get_conditions, get_degraded, get_readiness
 from service.errors import SettingsError
 from service.runtime.api_backend import build_backend
+from service.runtime.keyless import prepare_keyless_start
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock
-from service.runtime.process import set_up_logging, stop_on_signals
+from service.runtime.probes import start_probes
+from service.runtime.process import (
+    exit_after,
+    open_tracing,
+    raise_file_limit,
+    restrict_new_files,
+    set_up_logging,
+    stop_on_signals,
+)
 from service.runtime.supervisor import Supervisor
 from service.runtime.training.run import run_trainer_thread
+from service.runtime.webhooks import run_deliverer
 from service.runtime.worker import WorkerRunner
 from service.settings import find_unknown_variables
 from service.telemetry import Telemetry
@@ -47,6 +62,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DRAIN_TIMEOUT_S = 20
+MAX_STOP_S = 45  # less than the grace period of a pod, 60 s
+SWITCH_INTERVAL_S = (
+    0.001  # the event loop waits that long for a thread that parses a large body; Python's default is 5 ms
+)
+RESERVED_FILES = 256  # file descriptors for everything but connections
+MIN_CONNECTIONS = 64
 KEEP_ALIVE_TIMEOUT_S = 75  # longer than load balancers keep an idle connection, so that they are the ones to close it
 WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
@@ -71,20 +92,31 @@ def serve(
     `announce` gets one line when the service is ready. `feed` runs beside it.
     """
     set_up_logging(settings)
+    restrict_new_files()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     for name in find_unknown_variables(os.environ):
         logger.warning("%s is not a setting: correct its name or remove it", name)
     with ExitStack() as exit_stack:
+        tracing = exit_stack.enter_context(open_tracing(settings))
         server_socket = exit_stack.enter_context(closing(_listen(settings.api)))
         topics = build_topics(settings)
+        prepare_keyless_start(settings, topics, server_socket.getsockname()[0], announce)
         if with_worker:
             exit_stack.enter_context(hold_state_lock(settings, topics))
         telemetry = Telemetry(annotators=settings.metrics.annotators)
         models = build_model_pool(settings, telemetry=telemetry)
         models.get_classifier(models.default)
         supervisor = Supervisor()
-        runner = WorkerRunner(settings, topics, once=False, telemetry=telemetry, models=models) if with_worker else None
-        backend = build_backend(settings, models, telemetry, supervisor, exit_stack=exit_stack, runner=runner)
+        runner = (
+            WorkerRunner(settings, topics, once=False, telemetry=telemetry, models=models, tracing=tracing)
+            if with_worker
+            else None
+        )
+        backend = build_backend(
+            settings, models, telemetry, supervisor, exit_stack=exit_stack, runner=runner, tracing=tracing
+        )
         exit_stack.enter_context(stop_on_signals(supervisor.stop))
+        exit_after(supervisor.stop, MAX_STOP_S)
         address = _start_threads(settings, backend, supervisor, server_socket, runner)
         if feed is not None:
             supervisor.start("feed", feed.run)
@@ -110,7 +142,12 @@ def _start_threads(
     app = create_app(backend)
     config = uvicorn.Config(
         app,
-        http=LimitedHttpProtocol,
+        http=build_protocol(
+            ConnectionLimits(
+                max_total=max(MIN_CONNECTIONS, raise_file_limit() - RESERVED_FILES),
+                max_per_address=settings.api.max_connections_per_address,
+            )
+        ),
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -130,7 +167,11 @@ def _start_threads(
     supervisor.start("model", lambda _: backend.batcher.run(server_ended))
     supervisor.start("mirror", lambda _: backend.state_view.run(server_ended))
     supervisor.start("trainings", lambda _: backend.training_view.run(server_ended))
+    supervisor.start("keys", lambda _: backend.key_view.run(server_ended))
+    supervisor.start("audit", lambda _: backend.audit_view.run(server_ended))
     supervisor.start("review", lambda _: backend.projector.run(server_ended))
+    if backend.webhooks is not None:
+        supervisor.start("webhooks", lambda stop: run_deliverer(settings, backend, stop))
     if runner is not None:
         supervisor.start("worker", runner.run)
         supervisor.start(
@@ -142,6 +183,16 @@ def _start_threads(
                 training_view=backend.training_view,
                 telemetry=backend.telemetry,
             ),
+        )
+    if settings.api.metrics_port is not None:
+        start_probes(
+            supervisor,
+            backend.telemetry,
+            host=settings.api.metrics_host,
+            port=settings.api.metrics_port,
+            setting="LABELWATCH_API_METRICS_PORT",
+            conditions=lambda: get_conditions(backend),
+            degraded=lambda: get_degraded(backend),
         )
     supervisor.start("api", serve_requests)
     return _format_address(settings.api, server_socket)
@@ -185,13 +236,6 @@ def _listen(api: ApiSettings) -> socket.socket:
             f"LABELWATCH_API_PORT: can't listen on {api.host}:{api.port}: {error.strerror or error}; set it to another "
             "port, or 0 for any free one"
         ) from error
-    if not api.known_keys:
-        reach = (
-            "this machine"
-            if ipaddress.ip_address(address[0]).is_loopback
-            else f"every client that can reach {api.host}"
-        )
-        logger.warning("no API keys are set: %s may read and write everything (see `labelwatch key new`)", reach)
     return server_socket
 
 

@@ -15,10 +15,11 @@ from service.runtime.dataset_settings import build_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session
 from service.runtime.probes import start_probes
-from service.runtime.process import set_up_logging, stop_on_signals
+from service.runtime.process import open_tracing, restrict_new_files, set_up_logging, stop_on_signals
 from service.runtime.supervisor import Supervisor
 from service.stream.worker.batch_processor import BatchProcessor
-from service.stream.worker.loop import POLL_TIMEOUT_S, Worker, WorkerCounts, WorkerStatus
+from service.stream.worker.loop import POLL_TIMEOUT_S, Worker
+from service.stream.worker.status import WorkerCounts, WorkerStatus
 from service.telemetry import Telemetry
 from service.telemetry.readiness import merge_conditions
 from service.text import pluralize
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from service.log.topics import Topics
     from service.settings import Settings
     from service.telemetry import Reporter
+    from service.telemetry.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +48,12 @@ WorkerT = TypeVar("WorkerT", bound=Worker)
 def run_worker(settings: Settings, *, once: bool) -> str:
     """Runs a worker until SIGTERM or Ctrl-C, or with `once` until everything is read. Returns a summary."""
     set_up_logging(settings)
+    restrict_new_files()
     topics = build_topics(settings)
-    with hold_state_lock(settings, topics):
+    with open_tracing(settings) as tracing, hold_state_lock(settings, topics):
         port = settings.worker.metrics_port
         telemetry = None if port is None else Telemetry(annotators=settings.metrics.annotators)
-        runner = WorkerRunner(settings, topics, once=once, telemetry=telemetry)
+        runner = WorkerRunner(settings, topics, once=once, telemetry=telemetry, tracing=tracing)
         supervisor = Supervisor()
         with stop_on_signals(supervisor.stop):
             if telemetry is not None:
@@ -69,11 +72,13 @@ def _start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunn
     def degraded() -> dict[str, str]:
         return {**runner.get_degraded(), "model_fit": describe_misfits(telemetry.list_misfits())}
 
+    telemetry.watch_readiness(conditions, degraded)
     start_probes(
         supervisor,
         telemetry,
         host=settings.worker.metrics_host,
         port=settings.worker.metrics_port or 0,
+        setting="LABELWATCH_WORKER_METRICS_PORT",
         conditions=conditions,
         degraded=degraded,
     )
@@ -111,10 +116,16 @@ def build_worker(
     session: WorkerSession,
     topics: Topics,
     reporter: Reporter | None = None,
+    tracing: Tracing | None = None,
 ) -> WorkerT:
     limits = settings.worker
     processor = BatchProcessor(
-        models, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores
+        models,
+        datasets,
+        topics,
+        max_words=limits.max_words,
+        publish_scores=limits.publish_scores,
+        max_annotators=limits.max_annotators,
     )
     timeout = RUN_TO_END_POLL_TIMEOUT_S if issubclass(worker_class, RunToEndWorker) else POLL_TIMEOUT_S
     return worker_class(
@@ -125,6 +136,7 @@ def build_worker(
         batch_records=limits.batch_records,
         poll_timeout=timeout,
         reporter=reporter,
+        tracing=tracing,
     )
 
 
@@ -139,6 +151,7 @@ class WorkerRunner:
         once: bool,
         telemetry: Telemetry | None = None,
         models: ModelPool | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """`models`: those of the process, if it has other threads that use them. None: the worker loads its own."""
         self._settings = settings
@@ -149,6 +162,7 @@ class WorkerRunner:
         self._session: WorkerSession | None = None
         self._log_error = ""  # why no worker runs
         self._telemetry = telemetry
+        self._tracing = tracing
         self._last_logged_at = time.monotonic()
         self._last_logged_records = 0
         self._logged_refusals: dict[str, str] = {}
@@ -178,6 +192,7 @@ class WorkerRunner:
                         session=session,
                         topics=self._topics,
                         reporter=self._telemetry,
+                        tracing=self._tracing,
                     )
                     self._worker.run(stop)
             except FencedError:

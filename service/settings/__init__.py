@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.settings.api import ApiKey, ApiSettings, KeyScope
+from service.settings.api import ApiKey, ApiSettings
 from service.settings.environment import ENV_PREFIX, Settings, find_unknown_variables, read_settings
 from service.settings.groups import TopicSettings, WorkerSettings
 from service.settings.kafka import KafkaSettings
@@ -12,7 +12,6 @@ __all__ = [
     "ApiKey",
     "ApiSettings",
     "KafkaSettings",
-    "KeyScope",
     "Settings",
     "TopicSettings",
     "WorkerSettings",

@@ -10,36 +10,68 @@ from pydantic import Field, SecretStr, field_validator
 
 from service.contracts.base import is_dataset_name
 from service.contracts.defaults import BATCH_TOKENS, QUEUE_SENTENCES
+from service.contracts.roles import KEY_NAME_PATTERN, ROLES, Role
 from service.settings.base import SettingsGroup
-
-KeyScope = Literal["read", "write", "label-studio"]
+from service.settings.proxy import GroupRole, Network, parse_group_roles, parse_networks
 
 
 class ApiKey(NamedTuple):
-    """A key of the API, known by its hash. One with the scope `label-studio` is valid for its `dataset` only."""
+    """A key of the API, known by its hash. One with `datasets` is valid for these only."""
 
     name: str
-    scope: KeyScope
+    role: Role
     digest: str
-    dataset: str | None = None
+    datasets: tuple[str, ...] = ()
 
     def format_setting(self) -> str:
         """The key's entry in LABELWATCH_API_KEYS."""
-        return ":".join(part for part in (self.name, self.scope, self.dataset, self.digest) if part is not None)
+        return ":".join(part for part in (self.name, self.role, "+".join(self.datasets), self.digest) if part)
 
 
+HEADER_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
+OLD_ADMIN_SCOPE = "write"  # entries of earlier versions
 _API_KEY_PATTERN = re.compile(
-    r"(?P<name>[a-zA-Z0-9._-]{1,64}):(?:(?P<scope>read|write)|(?P<platform>label-studio):(?P<dataset>[^:]+))"
-    r":(?P<digest>[0-9a-fA-F]{64})"
+    rf"(?P<name>{KEY_NAME_PATTERN}):(?P<role>[a-z-]+)(?::(?P<datasets>[^:]+))?:(?P<digest>[0-9a-fA-F]{{64}})"
 )
 
 
 class ApiSettings(SettingsGroup):
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on")
     port: int = Field(default=8765, ge=0, le=65535, description="Port to listen on; 0: any free port")
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Another port for /metrics, /healthz and /readyz, in threads of its own: they answer whatever the API "
+        "does, and without a key; 0: any free port; none: off",
+    )
+    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address that the metrics port listens on")
     keys: SecretStr = Field(
         default=SecretStr(""),
-        description="Comma separated `name:scope:sha256` and `name:label-studio:dataset:sha256` entries from `labelwatch key new`; none: no key is needed",
+        description="Comma separated `name:role:sha256` and `name:role:dataset+dataset:sha256` entries from `labelwatch key new "
+        "--print`; the role `write` of earlier versions is read as `admin`",
+    )
+    proxy_addresses: str = Field(
+        default="",
+        description="Comma separated addresses and networks of the proxy that logs users in; from anywhere else its headers are "
+        "ignored; none: off",
+    )
+    proxy_user_header: str = Field(
+        default="X-Forwarded-User", pattern=HEADER_PATTERN, description="Header with the name of the user"
+    )
+    proxy_groups_header: str = Field(
+        default="X-Forwarded-Groups",
+        pattern=HEADER_PATTERN,
+        description="Header with the groups of the user, comma separated",
+    )
+    proxy_groups: str = Field(
+        default="",
+        description="Comma separated `group=role` and `group=role:dataset+dataset` entries; a user without such a group is refused",
+    )
+    keyless: Literal["refuse", "allow", "generate"] = Field(
+        default="refuse",
+        description="What to do if there are no keys. `refuse`: start on an address of this machine only; `allow`: start on any "
+        "address, everybody may do everything; `generate`: create the key of an admin and print it once",
     )
     hosts: str = Field(
         default="",
@@ -48,6 +80,12 @@ class ApiSettings(SettingsGroup):
     )
     cors_origins: str = Field(
         default="", description="Comma separated origins that browsers may send requests from; none: off"
+    )
+    max_connections_per_address: int = Field(
+        default=1_000,
+        ge=1,
+        description="Maximum open connections from one address; further ones get 503. Loopback has no limit; behind a proxy "
+        "on another machine all clients have its address",
     )
     max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Maximum bytes of a JSON body")
     max_pending_body_bytes: int = Field(
@@ -88,6 +126,13 @@ class ApiSettings(SettingsGroup):
         description="Milliseconds that an idle model waits for more sentences to fill a batch",
     )
     batch_tokens: int = Field(default=BATCH_TOKENS, ge=16, description="Maximum padded tokens per batch of the model")
+    annotator_min_f1: float = Field(
+        default=0.7,
+        ge=0,
+        le=1,
+        description="F1 that a dataset's model needs, on sentences that it was not trained on, for figures of annotators "
+        "that compare their labels with it",
+    )
     label_studio_url: str | None = Field(
         default=None, pattern=r"^https?://[^\s/]+\S*$", description="Address of Label Studio, for links back to tasks"
     )
@@ -109,6 +154,26 @@ class ApiSettings(SettingsGroup):
                     "a webhook secret is base64: copy it from Argilla, which shows it when the webhook is created"
                 )
         return secrets
+
+    @field_validator("proxy_groups")
+    @classmethod
+    def _check_proxy_groups(cls, groups: str) -> str:
+        parse_group_roles(_split_commas(groups))
+        return groups
+
+    @field_validator("proxy_addresses")
+    @classmethod
+    def _check_proxy_addresses(cls, addresses: str) -> str:
+        parse_networks(_split_commas(addresses))
+        return addresses
+
+    @property
+    def group_roles(self) -> dict[str, GroupRole]:
+        return parse_group_roles(_split_commas(self.proxy_groups))
+
+    @property
+    def proxy_networks(self) -> tuple[Network, ...]:
+        return parse_networks(_split_commas(self.proxy_addresses))
 
     @field_validator("keys")
     @classmethod
@@ -138,19 +203,22 @@ class ApiSettings(SettingsGroup):
         return tuple(origin.rstrip("/") for origin in _split_commas(self.cors_origins))
 
 
+_KEY_RULE = (
+    f"give name:role:sha256 or name:role:dataset+dataset:sha256 with one of the roles {', '.join(ROLES)}; label-studio needs "
+    "one dataset. `labelwatch key new` prints an entry"
+)
+
+
 def _split_commas(text: str) -> list[str]:
     return [stripped for part in text.split(",") if (stripped := part.strip())]
 
 
 def _parse_api_key(text: str) -> ApiKey:
     match = _API_KEY_PATTERN.fullmatch(text)
-    if match is None or not is_dataset_name(match["dataset"] or "default"):
-        raise ValueError(
-            "give name:scope:sha256 with the scope read or write, or name:label-studio:dataset:sha256, as `labelwatch "
-            "key new` prints it"
-        )
-    digest = match["digest"].lower()
-    if match["dataset"] is not None:
-        return ApiKey(match["name"], "label-studio", digest, match["dataset"])
-    scope: KeyScope = "write" if match["scope"] == "write" else "read"
-    return ApiKey(match["name"], scope, digest)
+    if match is None:
+        raise ValueError(_KEY_RULE)
+    role = "admin" if match["role"] == OLD_ADMIN_SCOPE else match["role"]
+    datasets = tuple(match["datasets"].split("+")) if match["datasets"] else ()
+    if role not in ROLES or not all(map(is_dataset_name, datasets)) or (role == "label-studio" and len(datasets) != 1):
+        raise ValueError(_KEY_RULE)
+    return ApiKey(match["name"], role, match["digest"].lower(), datasets)

@@ -23,15 +23,19 @@ from service.settings.groups import (
     ModelSettings,
     ModelsSettings,
     TopicSettings,
+    TracingSettings,
     TrainerSettings,
     WorkerSettings,
 )
 from service.settings.kafka import KafkaSettings
+from service.settings.webhooks import WebhooksSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 ENV_PREFIX = "LABELWATCH_"
+QUEUE_FILE_NAME = "queue.sqlite"
 
 
 class Settings(BaseSettings):
@@ -51,6 +55,13 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     logs: LoggingSettings = LoggingSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
+    webhooks: WebhooksSettings = WebhooksSettings()
+
+    @property
+    def queue_path(self) -> Path:
+        """The file of the review queue: beside the embedded log, unless a setting names another."""
+        return self.api.queue_path or self.log.path.with_name(QUEUE_FILE_NAME)
 
 
 def read_settings() -> Settings:

@@ -10,6 +10,7 @@ from pydantic import Field
 from service.contracts import MAX_WORDS
 from service.contracts.defaults import (
     BATCH_RECORDS,
+    MAX_ANNOTATORS,
     MAX_DATASETS,
     MAX_LOADED_MODELS,
     MIN_TRAINING_SENTENCES,
@@ -27,6 +28,12 @@ class LogSettings(SettingsGroup):
         default=2_000_000_000, ge=1_000_000, description="Size above which the oldest records are removed"
     )
     max_age_days: float = Field(default=30, gt=0, description="Age at which records are removed")
+    reserve_bytes: int = Field(
+        default=100_000_000,
+        ge=0,
+        description="Free space on the disk of the embedded log, or of the review queue, below which nothing is written: "
+        "requests that write get 503, and everything continues when there is space again",
+    )
 
 
 class TopicSettings(SettingsGroup):
@@ -42,6 +49,11 @@ class TopicSettings(SettingsGroup):
         default=6, ge=1, le=1000, description="Partitions of the input topic that `labelwatch topics create` creates"
     )
     replication: int = Field(default=3, ge=1, le=15, description="Replicas of each partition")
+    audit_days: float = Field(
+        default=365,
+        gt=0,
+        description="Age at which records of the audit trail are removed; on Kafka when the topic is created",
+    )
     min_isr: int = Field(default=2, ge=1, le=15, description="In-sync replicas that must confirm a write")
 
 
@@ -60,6 +72,12 @@ class WorkerSettings(SettingsGroup):
         default=MAX_DATASETS,
         ge=1,
         description="Maximum number of datasets; sentences of further ones without settings become dead letters",
+    )
+    max_annotators: int = Field(
+        default=MAX_ANNOTATORS,
+        ge=0,
+        le=10_000,
+        description="Annotators of a dataset that each partition counts by name; further ones are counted as `(other)`",
     )
     min_words: int = Field(default=MIN_WORDS, ge=0, description="A class with fewer words than this is warming up")
     prior_words: int = Field(
@@ -83,6 +101,12 @@ class ModelSettings(SettingsGroup):
         default="fast", description="Graph of the model folder; `exact` gives the same answers on every CPU"
     )
     threads: int = Field(default=1, ge=1, le=256, description="Threads of the onnxruntime session")
+    providers: str = Field(
+        default="cpu",
+        max_length=200,
+        description="Comma separated execution providers of onnxruntime, the preferred one first: cpu, cuda, tensorrt, "
+        "openvino, coreml, directml, migraphx. All workers of a stream must have the same",
+    )
 
 
 class ModelsSettings(SettingsGroup):
@@ -116,6 +140,11 @@ class TrainerSettings(SettingsGroup):
         "with labelwatch",
     )
     threads: int = Field(default=1, ge=1, le=256, description="Threads of a training, which runs at low priority")
+    timeout_s: float = Field(
+        default=14_400,
+        gt=0,
+        description="Seconds after which a training is ended, and recorded as failed",
+    )
     metrics_port: int | None = Field(
         default=None,
         ge=0,
@@ -135,6 +164,15 @@ class LoggingSettings(SettingsGroup):
     format: Literal["console", "json"] = Field(default="console", description="Text, or one JSON object per line")
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged"
+    )
+
+
+class TracingSettings(SettingsGroup):
+    """Spans for OpenTelemetry. The standard OTEL_* variables name the endpoint, sampler and resource."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Send spans of requests and worker batches with OTLP over HTTP; needs `labelwatch[otel]`",
     )
 
 

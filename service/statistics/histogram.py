@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from operator import lt
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -35,6 +35,10 @@ def _compute_bin_edges() -> tuple[float, ...]:
 
 BIN_EDGES = _compute_bin_edges()
 N_BINS = len(BIN_EDGES) + 1
+MAX_UNIT_LOGIT = 9
+_UNIT_INDEXES = tuple((MAX_LOGIT + unit) * BINS_PER_UNIT for unit in range(-MAX_UNIT_LOGIT, MAX_UNIT_LOGIT + 1))
+UNIT_EDGES = tuple(BIN_EDGES[index] for index in _UNIT_INDEXES)
+"""Every edge at a whole logit from -9 to 9: bins for people to look at."""
 _BIN_EDGES_ARRAY = np.array(BIN_EDGES)
 
 
@@ -91,6 +95,12 @@ class PriorityHistogram:
         counts = self.counts + other.counts
         counts.flags.writeable = False
         return PriorityHistogram(counts)
+
+    def count_by_unit(self) -> tuple[int, ...]:
+        """The numbers of sentences between UNIT_EDGES, and below and above all of them."""
+        below = np.cumsum(self.counts)  # below[i]: the number of sentences below BIN_EDGES[i]
+        sums = [0, *(int(below[index]) for index in _UNIT_INDEXES), int(below[-1])]
+        return tuple(after - before for before, after in pairwise(sums))
 
     def find_cutoff(self, share: float) -> float:
         """The priority below which the worst `share` of the sentences lies: `priority < cutoff` is within the budget.

@@ -21,3 +21,8 @@ def draw_uniform(dataset: str, sentence_id: str, purpose: DrawPurpose) -> float:
     """A number in [0, 1) that depends on nothing but its arguments."""
     digest = hashlib.sha256(f"{dataset}/{sentence_id}".encode()).digest()
     return int.from_bytes(digest[purpose.value : purpose.value + 8]) / 2**64
+
+
+def is_in_control_sample(dataset: str, sentence_id: str, share: float) -> bool:
+    """Drawn from the sentence's name, so that a replay draws the same sentences."""
+    return share > 0 and draw_uniform(dataset, sentence_id, DrawPurpose.CONTROL_SAMPLE) < share

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from service.contracts import Assessment, LabelledSentence
     from service.judging.misfit import Misfit
@@ -59,6 +59,8 @@ class BatchReport:
         default_factory=dict
     )  # of the datasets whose statistics changed
     misfits: dict[str, Misfit | None] = field(default_factory=dict)  # of the same datasets; None: the model fits
+    refused: bool = False  # the log refused the commit
+    on_stage: Callable[[str, float], None] | None = None  # called with each stage that ends, and its seconds
     _stage_started: float = field(default_factory=time.perf_counter, repr=False)
 
     def count_dead_letter(self, stage: str) -> None:
@@ -67,8 +69,11 @@ class BatchReport:
     def end_stage(self, stage: str) -> None:
         """Adds the time since the end of the previous stage to this one."""
         now = time.perf_counter()
-        self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + now - self._stage_started
+        seconds = now - self._stage_started
+        self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + seconds
         self._stage_started = now
+        if self.on_stage is not None:
+            self.on_stage(stage, seconds)
 
 
 class Reporter(Protocol):

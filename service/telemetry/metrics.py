@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 NAMESPACE = "labelwatch"
+DELIVERY_OUTCOMES = ("delivered", "retried", "failed")
 
 SCORE_BUCKETS = (
     *(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0),
@@ -32,7 +33,7 @@ STAGES = {
 }
 DEAD_LETTER_STAGES = ("decode", "validate", "labels", "too_long", "inference")
 SUSPECT_KINDS = ("missed", "spurious", "type", "boundary")
-REVIEW_STATES = ("open", "decided", "closed")
+REVIEW_STATES = ("open", "adjudication", "decided", "closed")
 VERDICTS = ("error", "ok", "unsure")
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 OVERLOAD_REASONS = ("queue_full", "draining", "streams_full", "bodies_full")
@@ -40,7 +41,7 @@ WEBHOOK_PLATFORMS = ("label-studio", "argilla")
 WEBHOOK_OUTCOMES = ("taken", "ignored", "repeated", "late", "refused")
 TRAINING_RESULTS = ("used", "not_used", "refused", "failed", "stopped")
 TRAINING_SECONDS_BUCKETS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
-DEGRADED_CONDITIONS = ("broker", "model_fit", "review", "state", "stream", "waiting")
+DEGRADED_CONDITIONS = ("broker", "disk", "log", "model_fit", "review", "state", "stream", "waiting")
 RECALL_BOUNDS = ("estimate", "low", "high")
 
 
@@ -118,6 +119,11 @@ class Metrics:
         self.training_seconds = histogram(
             "training_seconds", "Seconds of one training, whatever its result", TRAINING_SECONDS_BUCKETS
         )
+        self.webhook_deliveries = counter(
+            "webhook_deliveries", "Attempts to deliver a notification, by what became of it", "outcome"
+        )
+        for outcome in DELIVERY_OUTCOMES:
+            self.webhook_deliveries.labels(outcome)
         # -- review --------------------------------------------------------------------------------------------------
         self.review_items = gauge("review_items", "Items of the review queue by state", "dataset", "state")
         self.decisions = gauge("decisions", "Reviewers' decisions in force", "dataset", "verdict")
@@ -136,6 +142,17 @@ class Metrics:
             "Share of label errors that were flagged, estimated from the control sample",
             "dataset",
             "bound",
+        )
+        self.agreement = gauge(
+            "reviewer_agreement",
+            "Agreement of reviewers about items that several have decided: Cohen's kappa over words, F1 over exact spans",
+            "dataset",
+            "measure",
+        )
+        self.agreement_items = gauge(
+            "reviewer_agreement_items",
+            "Compared answers behind labelwatch_reviewer_agreement: an item counts once per pair of reviewers",
+            "dataset",
         )
         # -- http ----------------------------------------------------------------------------------------------------
         self.http_requests = counter(

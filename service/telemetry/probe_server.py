@@ -1,4 +1,4 @@
-"""/metrics, /healthz and /readyz on a port of their own, for a worker that runs without the API."""
+"""/metrics, /healthz and /readyz on a port and in threads of their own."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class ProbeServer:
         *,
         host: str,
         port: int,
+        setting: str = "LABELWATCH_WORKER_METRICS_PORT",
         conditions: Conditions,
         degraded: Conditions = dict,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`conditions`: by name why the process is not ready (empty: the condition holds); `degraded`: what does not work."""
+        """`setting`: the one of the port, for errors. `conditions`: by name why the process is not ready (empty: the condition holds); `degraded`: what does not work."""
 
         class Handler(_ProbeHandler):
             responder = _ProbeResponder(telemetry, conditions, degraded, alive)
@@ -46,9 +47,7 @@ class ProbeServer:
         try:
             self._server = _ProbeHttpServer((host, port), Handler)
         except OSError as error:
-            raise SettingsError(
-                f"LABELWATCH_WORKER_METRICS_PORT: can't listen on {host}:{port}: {error.strerror or error}"
-            ) from error
+            raise SettingsError(f"{setting}: can't listen on {host}:{port}: {error.strerror or error}") from error
         self.host, self.port = host, int(self._server.server_address[1])
 
     def run(self, stop: threading.Event) -> None:

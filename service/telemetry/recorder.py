@@ -286,6 +286,17 @@ class Telemetry:
             else:  # no estimate any more, as after decisions are withdrawn
                 self.metrics.recall.remove(label, bound)
 
+    def set_agreement(self, dataset: str, *, kappa: float | None, f1: float | None, items: int) -> None:
+        label = self._datasets.to_label(dataset)
+        if label == OTHER_DATASETS:
+            return
+        self.metrics.agreement_items.labels(label).set(items)
+        for measure, value in (("kappa", kappa), ("f1", f1)):
+            if value is not None:
+                self.metrics.agreement.labels(label, measure).set(value)
+            else:
+                self.metrics.agreement.remove(label, measure)
+
     # -- http ------------------------------------------------------------------------------------------------------
 
     def register_routes(self, routes: Iterable[tuple[str, str]]) -> None:

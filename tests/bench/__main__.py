@@ -21,6 +21,8 @@ SUITES = (
     "training",
     "trainer",
     "reviewers",
+    "acceptance",
+    "annotators",
     "stream",
     "rest",
     "state",

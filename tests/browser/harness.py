@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service.api.http.auth import generate_key, hash_key
+from service.access.key_text import generate_key, hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 ROOT = Path(__file__).resolve().parents[2]
+REVIEWERS = ("Marta", "Ana", "Ben", "Zoe")  # their keys have these names
 SAMPLE = ROOT / "models" / "sample" / "sample.tsv"
 WAIT_TIMEOUT_S = 90.0  # long enough for a busy machine
 NETWORK_ERROR = re.compile(r"Failed to load resource: net::ERR_")
@@ -65,11 +66,13 @@ def read_sentences(path: Path) -> list[dict[str, Any]]:
 
 @dataclass
 class ServiceProcess:
-    """A `labelwatch up` process with one key of scope write and one of scope read."""
+    """A `labelwatch up` process with keys of an admin, of reviewers, of an annotator, and one that only reads."""
 
     address: str
     write_key: str
     read_key: str
+    annotator_key: str
+    reviewer_keys: dict[str, str]
     log_path: Path
     flagged_sentences: list[dict[str, Any]] = field(default_factory=list)
 
@@ -133,14 +136,17 @@ def _send_sample(service: ServiceProcess) -> None:
 
 
 @contextmanager
-def run_service(folder: Path, *, sample: bool = True) -> Iterator[ServiceProcess]:
+def run_service(folder: Path, *, sample: bool = True, keyless: bool = False) -> Iterator[ServiceProcess]:
     """Runs the service on the embedded log and sends it the sample data, unless `sample` is off."""
-    write, read = generate_key(), generate_key()
+    write, read, annotator = generate_key(), generate_key(), generate_key()
+    reviewers = {name: generate_key() for name in REVIEWERS}
+    keys = [f"team:write:{hash_key(write)}", f"guest:read:{hash_key(read)}", f"kim:annotator:{hash_key(annotator)}"]
+    keys += [f"{name}:reviewer:{hash_key(key)}" for name, key in reviewers.items()]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")} | {
         "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
         "LABELWATCH_MODELS_PATH": str(folder / "models"),
         "LABELWATCH_API_PORT": "0",
-        "LABELWATCH_API_KEYS": f"team:write:{hash_key(write)},guest:read:{hash_key(read)}",
+        "LABELWATCH_API_KEYS": "" if keyless else ",".join(keys),
     }
     command = [sys.executable, "-c", "from service.cli.main import main; main()", "up"]
     stderr = folder / "stderr.txt"
@@ -150,7 +156,7 @@ def run_service(folder: Path, *, sample: bool = True) -> Iterator[ServiceProcess
         assert process.stdout is not None
         ready = re.match(r"labelwatch is ready: (http://\S+?)/ ", process.stdout.readline().decode())
         assert ready is not None, stderr.read_text()
-        service = ServiceProcess(ready[1], write, read, folder / "log.sqlite")
+        service = ServiceProcess(ready[1], write, read, annotator, reviewers, folder / "log.sqlite")
         if sample:
             _send_sample(service)
         yield service
@@ -172,16 +178,13 @@ class BrowserHarness:
     offline: bool = False
 
     def new_context(self, reviewer: str | None = "Marta", key: str | None = "", **options: Any) -> BrowserContext:
-        """A separate browser context. An empty `key` is the key of scope write; None is no key."""
+        """A separate browser context. An empty `key` is that of the reviewer, or of the admin without one; None is no key."""
         context = self.browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
-        stored_key = self.service.write_key if key == "" else key
-        storage = {"localStorage": {"labelwatch.reviewer": reviewer}, "sessionStorage": {"labelwatch.key": stored_key}}
-        for store, values in storage.items():
-            for name, value in values.items():
-                if value:
-                    context.add_init_script(
-                        f"if (location.protocol === 'http:') {store}.setItem({json.dumps(name)}, {json.dumps(value)})"
-                    )
+        stored_key = self.service.reviewer_keys.get(reviewer or "", self.service.write_key) if key == "" else key
+        if stored_key:
+            context.add_init_script(
+                f"if (location.protocol === 'http:') sessionStorage.setItem('labelwatch.key', {json.dumps(stored_key)})"
+            )
         context.on("console", self._on_console_message)
         context.on("weberror", lambda error: self.console_errors.append(str(error.error)))
         context.on("request", lambda request: self.requested_urls.add(request.url))

@@ -91,10 +91,15 @@ def test_views_have_contrast_named_controls_and_no_overflow(harness: BrowserHarn
     expect(page.locator(".toast")).to_be_visible()
     page.locator(".details summary").click()
     page.locator(".word-table summary").click()
-    for view in ("queue", "menu", "overview", "help"):
+    for view in ("queue", "menu", "bulk", "overview", "help"):
         if view == "menu":
             page.keyboard.press("t")
             expect(page.get_by_role("combobox", name="Type of the selected words")).to_be_focused()
+        if view == "bulk":
+            page.keyboard.press("Escape")
+            page.keyboard.press("b")
+            expect(page.locator(".bulk-count")).to_be_visible()
+            page.get_by_text("Show the sentences").click()
         if view == "overview":
             page.keyboard.press("Escape")
             page.goto(f"{harness.service.address}/#/overview?dataset={dataset}")

@@ -105,21 +105,23 @@ def test_corrections_are_in_the_datasets_own_names_and_scheme(harness: BrowserHa
     names = {"PERSON": "PER", "PLACE": "LOC", "FIRM": "ORG", "REST": "MISC"}
     own = {model: name for name, model in names.items()}
     harness.service.call("PUT", "/v1/datasets/own", json={"scheme": "biluo", "label_map": names})
-    sentence = harness.service.flagged_sentences[0]
+    sentence = next(each for each in harness.service.flagged_sentences if set(each["labels"]) != {"O"})
     entities = [Span(a, b, own[kind]) for a, b, kind in parse_spans(sentence["labels"], Scheme.IOB2)]
     given = {**sentence, "dataset": "own", "labels": labels_from_spans(entities, len(sentence["labels"]), Scheme.BILUO)}
     numbers = count()
 
-    def send_until_flagged() -> bool:
-        """Sends repeatedly: the worker may read the settings a little later."""
+    def send_until_judged() -> str | None:
+        """Sends repeatedly until an item has suggestions in the dataset's names: the worker may read the settings later."""
         harness.service.send({**given, "id": f"s-{next(numbers)}"})
-        return bool(harness.service.list_items("own"))
+        for item in harness.service.list_items("own"):
+            if all(flag["suggested"] == "O" or flag["suggested"][2:] in names for flag in item["doubtful"]):
+                return str(item["id"])
+        return None
 
-    wait_for(send_until_flagged, "the queue of own")
+    name = wait_for(send_until_judged, "the queue of own")
     harness.service.fill_queue("plain", 4)
-    page = harness.open_page("#/queue?dataset=own")
-    expect(page.locator(TITLE)).to_contain_text("own / s-")
-    name = page.locator(TITLE).inner_text().removeprefix("own / ")
+    page = harness.open_page(f"#/queue?dataset=own&item=own/{name}")
+    expect(page.locator(TITLE)).to_have_text(f"own / {name}")
     flag = harness.service.get_item("own", name)["doubtful"][0]
     choices = page.locator(f"[data-choice='{flag['index']}'] option").evaluate_all("all => all.map(one => one.value)")
     offered = {choice for choice in choices if choice.isprintable()}
@@ -133,8 +135,9 @@ def test_corrections_are_in_the_datasets_own_names_and_scheme(harness: BrowserHa
     assert {label[2:] for label in labels if label != "O"} <= set(names)
     page.goto(f"{harness.service.address}/#/queue?dataset=plain")
     expect(page.locator(TITLE)).to_contain_text("plain / s-")
-    fresh = harness.open_page("#/queue?dataset=plain", reviewer="Zoë")
-    expect(fresh.locator(TITLE)).to_have_text(page.locator(TITLE).inner_text())
+    shown = page.locator(TITLE).inner_text()
+    fresh = harness.open_page(f"#/queue?dataset=plain&item={shown.replace(' / ', '/')}", reviewer="Zoe")
+    expect(fresh.locator(TITLE)).to_have_text(shown)
     after, first = read_colours(page, ".words i.on"), read_colours(fresh, ".words i.on")
     assert after == first
     assert set(after) & set(own)
@@ -252,3 +255,78 @@ def test_a_choice_survives_a_look_at_another_item(harness: BrowserHarness) -> No
     expect(page.locator(ENTRY)).to_have_count(3)
     page.locator(f"[data-key='drafted/{order[0]}']").click()
     expect(page.locator("[data-choice]").first).to_have_value(chosen)
+
+
+def mark_word(page: Page, index: int) -> str:
+    """Selects a word and gives it the first type, by its number key. Returns its new label."""
+    page.locator(".words .w").nth(index).click()
+    page.keyboard.press("1")
+    return page.locator(f"[data-choice='{index}']").input_value()
+
+
+def find_plain_word(item: dict[str, Any]) -> int:
+    """A word that no doubt is about, outside of entities."""
+    doubtful = {flag["index"] for flag in item["doubtful"]}
+    spans = [span for each in item["suspects"] for span in (each["given_span"], each["suggested_span"]) if span]
+    doubtful |= {index for span in spans for index in range(span["start"] - 1, span["end"] + 1)}
+    return next(index for index, label in enumerate(item["labels"]) if label == "O" and index not in doubtful)
+
+
+def test_a_decided_item_shows_the_reviewers_own_correction(harness: BrowserHarness) -> None:
+    (name,) = harness.service.fill_queue("own-correction", 1)
+    item = harness.service.get_item("own-correction", name)
+    index = find_plain_word(item)
+    labels = [*item["labels"]]
+    labels[index] = "B-MISC"
+    harness.service.decide("own-correction", name, "team", "error", labels=labels)
+    wait_for_decision(harness, "own-correction", name)
+    page = harness.open_page("#/queue?dataset=own-correction&state=decided", reviewer=None)
+    expect(page.locator(".words .w").nth(index).locator("i.s")).to_have_text("MISC")
+    for flag in item["doubtful"]:
+        expect(page.locator(f"[data-choice='{flag['index']}']")).to_have_value(flag["given"])
+    with page.expect_request("**/v1/decisions") as request:
+        page.keyboard.press("e")
+    assert (request.value.post_data_json or {})["labels"] == labels
+
+
+def test_undo_brings_the_edits_back(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("edited", 2)
+    page = harness.open_page("#/queue?dataset=edited")
+    title, toast = page.locator(TITLE), page.locator(".toast")
+    expect(title).to_have_text(f"edited / {order[0]}")
+    index = find_plain_word(harness.service.get_item("edited", order[0]))
+    chosen = mark_word(page, index)
+    assert chosen != "O"
+    choice = page.locator(f"[data-choice='{index}']")
+    for key, message in (("e", "Error: "), ("o", "Your edit is not saved")):
+        page.keyboard.press(key)
+        expect(title).to_have_text(f"edited / {order[1]}")
+        expect(toast).to_contain_text(message)
+        page.keyboard.press("z")
+        expect(title).to_have_text(f"edited / {order[0]}")
+        expect(choice).to_have_value(chosen)
+    wait_for(lambda: harness.service.get_item("edited", order[0])["decisions"] == [], "the withdrawal")
+
+
+def test_undo_of_a_changed_decision_leaves_the_first(harness: BrowserHarness) -> None:
+    (name,) = harness.service.fill_queue("rethought", 1)
+    page = harness.open_page("#/queue?dataset=rethought&state=all")
+    expect(page.locator(TITLE)).to_have_text(f"rethought / {name}")
+
+    def wait_for_verdicts(*verdicts: str) -> None:
+        wait_for(
+            lambda: (
+                [each["verdict"] for each in harness.service.get_item("rethought", name)["decisions"]] == [*verdicts]
+            ),
+            f"the decisions {verdicts}",
+        )
+
+    page.keyboard.press("u")
+    wait_for_verdicts("unsure")
+    page.keyboard.press("Shift+A")
+    wait_for_verdicts("error")
+    page.keyboard.press("z")
+    wait_for_verdicts("unsure")
+    expect(page.locator(".verdict.unsure")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("z")
+    wait_for_verdicts()

@@ -35,8 +35,11 @@ def test_charts_have_the_numbers(harness: BrowserHarness) -> None:
     expect(by_day.locator("title", has_text=f"{name}: {len(flagged)} sentences flagged")).to_have_count(1)
     expect(by_day.locator("rect.bar")).to_have_count(1)
     expect(page.locator("#precision title", has_text=f"{name}: 3 of 4 decided sentences wrong")).to_have_count(1)
-    bars = page.locator("#scores rect.bar")
-    expect(bars).to_have_count(sum(score_bin["items"] > 0 for score_bin in overview["scores"]))
+    for name, css in (("items", "doubt"), ("sentences", "all")):
+        counts = [entry[name] for entry in overview["priorities"]]
+        expect(page.locator(f"#scores rect.bar.{css}")).to_have_count(sum(count > 0 for count in counts))
+    assert sum(entry["sentences"] for entry in overview["priorities"]) == len(read_sample())
+    assert sum(entry["items"] for entry in overview["priorities"]) == len(flagged)
     learned = service.call("GET", "/v1/datasets/sample/thresholds")
     lines = page.locator("#thresholds path.line title")
     expect(lines).to_have_text([entry["name"] for entry in learned["classes"]])
@@ -45,15 +48,18 @@ def test_charts_have_the_numbers(harness: BrowserHarness) -> None:
         page.locator("#thresholds path.line").evaluate_all("lines => lines.map(line => line.getTotalLength() > 0)")
     )
     heads = page.locator("#annotators thead th")
-    expect(heads).to_have_text(["Annotator", "In review", "Decided", "Wrong", "Share"])
+    expect(heads).to_have_text(
+        ["Annotator", "Sentences", "Ever in review", "Decided", "Wrong", "Wrong per 100", "F1 (95 %)", "Differs most"]
+    )
     times = page.locator("#thresholds .tick").all_text_contents()
     clocks = [time for time in times if ":" in time]
     assert len(clocks) == len(set(clocks))
     rows = page.locator("#annotators tbody tr")
     expect(rows).to_have_count(1)
     expect(rows.first).to_contain_text("bo")
-    expect(rows.first.locator("td.num").nth(1)).to_have_text("4")
-    expect(rows.first.locator("td.num").nth(2)).to_have_text("3")
+    expect(rows.first.locator("td.num").nth(0)).to_have_text(str(len(read_sample())))
+    expect(rows.first.locator("td.num").nth(2)).to_have_text("4")
+    expect(rows.first.locator("td.num").nth(3)).to_have_text("3")
 
     most = overview["confusions"][0]
     cell = page.get_by_role("link", name=f"given {most['given']}, suggested {most['suggested']}")

@@ -203,8 +203,10 @@ def test_others_see_what_is_open(harness: BrowserHarness) -> None:
     expect(first.locator(TITLE)).to_have_text(f"claimed / {order[0]}")
     wait_for(lambda: harness.service.get_item("claimed", order[0])["claimed_by"] == "Ana", "the claim")
     second = harness.open_page("#/queue?dataset=claimed", reviewer="Ben")
-    expect(second.locator(".notice", has_text="Ana has it open")).to_be_visible()
+    expect(second.locator(TITLE)).to_have_text(f"claimed / {order[1]}")  # the first is skipped
     expect(second.locator(ENTRY).first).to_contain_text("Ana")
+    second.locator(ENTRY).first.click()
+    expect(second.locator(".notice", has_text="Ana has it open")).to_be_visible()
     second.get_by_label("Hide sentences that others have open").check()
     expect(second.locator(ENTRY)).to_have_count(2)
     second.close()

@@ -1,4 +1,4 @@
-"""Words are text, never HTML. Keys are requested, stored in the tab, and their scope is respected."""
+"""Words are text, never HTML. Keys are requested, stored in the tab, and their role is respected."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import httpx
 from playwright.sync_api import expect
 
 from service.api.routes.console import CONTENT_SECURITY_POLICY
-from tests.browser.harness import take_screenshot, wait_for
+from tests.browser.harness import BrowserHarness, run_service, take_screenshot, wait_for
 
 if TYPE_CHECKING:
-    from tests.browser.harness import BrowserHarness
+    from pathlib import Path
+
+    from playwright.sync_api import Browser
 
 HOSTILE = [
     "<img src=x onerror=\"document.title='hacked'\">",
@@ -80,22 +82,20 @@ def test_the_key_is_asked_for_once_and_stored_in_the_tab(harness: BrowserHarness
     expect(box.get_by_role("alert")).to_contain_text("this key is not known")
     page.get_by_role("textbox", name="Key").fill(harness.service.write_key)
     page.keyboard.press("Enter")
-    expect(box).to_contain_text("Who is reviewing?")
-    page.get_by_role("textbox", name="Your name").fill("Zoë <b>")
-    page.keyboard.press("Enter")
-    expect(page.locator("#reviewer")).to_have_text("Zoë <b>")
+    expect(page.locator("#reviewer")).to_have_text("team")  # the name of the key: nobody is asked for another
+    expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.locator(".entry").first).to_be_visible()
     expect(page.locator("#live")).to_have_text("Live")
     harness.expected_statuses = set()
     page.reload()
     expect(page.locator(".entry").first).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
-    assert page.evaluate("Object.keys(localStorage)") == ["labelwatch.reviewer"]
+    assert page.evaluate("Object.keys(localStorage)") == []
 
 
 def test_a_key_that_only_reads_may_look(harness: BrowserHarness) -> None:
     order = harness.service.fill_queue("guarded", 1)
-    page = harness.open_page("#/queue?dataset=guarded", key=harness.service.read_key, reviewer="Guest")
+    page = harness.open_page("#/queue?dataset=guarded", key=harness.service.read_key)
     expect(page.locator(".item-title")).to_have_text(f"guarded / {order[0]}")
     notice = page.locator("#read-only")
     expect(notice).to_contain_text("Your key can read everything but can't save decisions")
@@ -106,28 +106,60 @@ def test_a_key_that_only_reads_may_look(harness: BrowserHarness) -> None:
     take_screenshot(page, "read-only")
     page.keyboard.press("e")
     expect(page.locator(".toast.wrong")).to_have_text(
-        "Your key can only read. To review, use a key with the scope write."
+        "Your key can only read. To review, use a key with the role reviewer."
     )
     assert not any("/claim" in url or "/decisions" in url for url in harness.requested_urls)
     # With another key the reviewer continues at the same item.
     notice.get_by_role("button", name="Use another key").click()
-    page.get_by_role("textbox", name="Key").fill(harness.service.write_key)
+    page.get_by_role("textbox", name="Key").fill(harness.service.reviewer_keys["Ben"])
     page.keyboard.press("Enter")
     expect(notice).to_be_hidden()
     expect(page.get_by_role("button", name="Error")).to_be_enabled()
     assert harness.service.get_item("guarded", order[0])["decisions"] == []
     page.keyboard.press("e")
     (decision,) = wait_for(lambda: harness.service.get_item("guarded", order[0])["decisions"], "the decision")
-    assert decision["reviewer"] == "Guest"
+    assert decision["reviewer"] == "Ben"
 
 
-def test_just_looking_needs_no_name(harness: BrowserHarness) -> None:
-    order = harness.service.fill_queue("looked", 1)
-    page = harness.open_page("#/queue?dataset=looked", reviewer=None)
-    page.get_by_role("button", name="Just look around").click()
-    expect(page.locator(".item-title")).to_have_text(f"looked / {order[0]}")
+def test_a_reviewer_sees_their_name_and_decides_with_it(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("named", 1)
+    page = harness.open_page("#/queue?dataset=named", reviewer="Ana")
+    expect(page.locator("#reviewer")).to_have_text("Ana")
+    expect(page.locator("#read-only")).to_be_hidden()
+    expect(page.locator(".item-title")).to_have_text(f"named / {order[0]}")
     page.keyboard.press("o")
-    page.get_by_role("textbox", name="Your name").fill("Late")
+    (decision,) = wait_for(lambda: harness.service.get_item("named", order[0])["decisions"], "the decision")
+    assert (decision["reviewer"], decision.get("recorded_by")) == ("Ana", None)
+
+
+def test_an_annotators_key_does_not_open_the_queue(harness: BrowserHarness) -> None:
+    page = harness.open_page(key=harness.service.annotator_key)
+    expect(page.locator("#reviewer")).to_have_text("kim")
+    expect(page.locator("#read-only")).to_contain_text("Your key has the role annotator")
+    expect(page.locator("#to-queue")).to_be_hidden()
+    expect(page.locator("#to-overview")).to_be_hidden()
+    take_screenshot(page, "annotator")
+    assert not any("/v1/review" in url or "/v1/events" in url for url in harness.requested_urls)
+    page.get_by_role("button", name="Use another key", exact=True).click()
+    page.get_by_role("textbox", name="Key").fill(harness.service.reviewer_keys["Ben"])
     page.keyboard.press("Enter")
-    decisions = wait_for(lambda: harness.service.get_item("looked", order[0])["decisions"], "the decision")
-    assert decisions[0]["reviewer"] == "Late"
+    expect(page.locator("#reviewer")).to_have_text("Ben")
+    expect(page.locator(".entry").first).to_be_visible()
+
+
+def test_without_keys_the_console_asks_for_a_name(browser: Browser, tmp_path: Path) -> None:
+    with run_service(tmp_path, keyless=True) as service:
+        harness = BrowserHarness(browser, service)
+        order = service.fill_queue("looked", 1)
+        page = harness.open_page("#/queue?dataset=looked", key=None)
+        expect(page.get_by_role("dialog")).to_contain_text("Who is reviewing?")
+        page.get_by_role("button", name="Just look around").click()
+        expect(page.locator(".item-title")).to_have_text(f"looked / {order[0]}")
+        page.keyboard.press("o")
+        page.get_by_role("textbox", name="Your name").fill("Zoë <b>")
+        page.keyboard.press("Enter")
+        decisions = wait_for(lambda: service.get_item("looked", order[0])["decisions"], "the decision")
+        assert decisions[0]["reviewer"] == "Zoë <b>"
+        expect(page.locator("#reviewer")).to_have_text("Zoë <b>")
+        assert page.evaluate("Object.keys(localStorage)") == ["labelwatch.reviewer"]
+        harness.close()

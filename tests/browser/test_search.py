@@ -127,6 +127,9 @@ def test_decided_items_by_verdict_and_reviewer(harness: BrowserHarness) -> None:
     expect(stage).to_contain_text("3 sentences decided: 0 errors, 1 OK, 2 unsure")
     expect(stage).to_contain_text("labelwatch export --decisions --dataset recalled")
     take_screenshot(page, "end-of-queue", full_page=True)
+    stage.get_by_role("link", name="Export the dataset with the corrected labels").click()
+    expect(page.get_by_label("Dataset")).to_have_value("recalled")
+    page.go_back()
     stage.get_by_role("link", name="Look again at the 2 unsure sentences").click()
     expect(page.locator(ENTRY)).to_have_count(2)
     expect(page.get_by_label("Verdict")).to_have_value("unsure")
@@ -146,7 +149,6 @@ def test_a_new_service_says_how_to_send_the_first_sentence(browser: Browser, tmp
     with run_service(tmp_path, sample=False) as service:
         context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
         context.add_init_script(f"sessionStorage.setItem('labelwatch.key', {json.dumps(service.write_key)})")
-        context.add_init_script("localStorage.setItem('labelwatch.reviewer', 'Marta')")
         page = context.new_page()
         page.goto(f"{service.address}/")
         expect(page.locator(".empty-stage h2")).to_have_text("Send the first sentence")

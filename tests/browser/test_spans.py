@@ -213,6 +213,28 @@ def test_suspects_are_answered_one_by_one_or_all_at_once(harness: BrowserHarness
     assert (decision["verdict"], decision["labels"]) == ("ok", None)
 
 
+def test_doubts_that_share_words_keep_what_was_accepted(harness: BrowserHarness) -> None:
+    # The model finds one person where two are labelled: each of the two is a doubt about the same suggested entity.
+    halves = {
+        "tokens": ["Maria", "Schmidt", "moved", "from", "Berlin", "to", "London", "last", "year", "."],
+        "labels": ["B-PER", "B-PER", "O", "O", "B-LOC", "O", "B-LOC", "O", "O", "O"],
+    }
+    harness.service.call("PATCH", "/v1/datasets/shared", json={"flag_policy": {"kind": "below", "cut": 0.9}})
+    for name, keys in (("accepted-first", "ar"), ("rejected-first", "ra"), ("both", "aa")):
+        item = send_sentence(harness, "shared", halves, name)
+        assert [suspect["suggested_span"] for suspect in item["suspects"]] == [
+            {"start": 0, "end": 2, "type": "PER"}
+        ] * 2
+        page = open_item(harness, "shared", name)
+        rows = page.locator(".doubt-row")
+        page.keyboard.press(keys[0])
+        expect(rows.nth(1)).to_have_attribute("aria-current", "true")
+        if keys[0] == "a":
+            expect(rows.nth(1)).to_contain_text("shares words with an accepted one")
+        page.keyboard.press(keys[1])
+        assert wait_for_labels(harness, "shared", name)[:2] == ["B-PER", "I-PER"], keys
+
+
 def test_the_menu_holds_the_label_set_and_nothing_else(harness: BrowserHarness) -> None:
     harness.service.call("PUT", "/v1/datasets/many", json={"label_set": MANY_TYPES})
     send_sentence(harness, "many", TWO_SUSPECTS)

@@ -24,11 +24,13 @@ from service.labels import get_entity_type
 from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
 from service.scoring.flat import drop_columns
 from service.statistics.arrivals import ArrivalCounts
+from service.statistics.batches import DatasetBatches
 from service.statistics.class_stats import ClassStats
 from service.statistics.running import RunningStats
 from service.stream.state.memories import MemoryDraft, MemoryRecord
 from service.stream.state.reader import read_state_record
 from service.stream.state.snapshot import StatsKey
+from tests.chaos.annotator_checks import check_annotators
 from tests.chaos.messages import DATASETS, MAX_WORDS, SERIAL, GeneratedMessage
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class TopicChecker:
         valid = {position: inputs[position] for position in observations}
         self._check_assessments(dumps, valid, observations, problems)
         self._check_state(dumps, observations, problems)
+        problems += check_annotators(dumps.state, observations, self.get_judge)
         return problems
 
     def get_judge(self, dataset: str) -> Judge:
@@ -207,10 +210,15 @@ class TopicChecker:
             if kind == "position":
                 positions[partition] = json.loads(value or b"")["next_offset"]
                 continue
+            if kind == "annotator":
+                continue  # see annotator_checks
             if kind == "memory":
                 record = read_state_record("the state topic", key, value)
                 assert isinstance(record, MemoryRecord)
                 memories.apply(record)
+                continue
+            if kind == "batches":
+                DatasetBatches.restore(json.loads(value or b""))
                 continue
             if kind == "arrivals":
                 waiting = ArrivalCounts.restore(json.loads(value or b"")).waiting

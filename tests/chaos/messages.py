@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_WORDS = 40
 SERIAL = "serial"
+ANNOTATORS = ("kim", "lee", "a/b", None)
 WORDS = (
     *("the", "of", "in", "said", "on", "monday", "land", "min", "timber", "wolves", "paris", "(min)"),
     *("Oslo", "rates", "12", "Müller", "quickly", ".", "東京", "e\u0301"),
@@ -93,6 +94,8 @@ def _make_sentence(
     elif name == "types":
         given_labels = [label.split("-")[-1] for label in given_labels]
     message |= {"labels": given_labels, "dataset": name, "id": identity, "new_field": None}
+    if annotator := ANNOTATORS[serial % len(ANNOTATORS)]:
+        message |= {"annotator": annotator, "annotated_at": f"1969-05-{1 + serial % 31:02}T12:00:00Z"}
     if again:
         message |= {"update": True, "revision": serial}
     else:

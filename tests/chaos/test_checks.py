@@ -232,3 +232,14 @@ def test_a_plan_follows_from_its_seed(profile: RunProfile) -> None:
         assert fault.target in (range(1, profile.brokers + 1) if fault.kind in BROKER_FAULTS else range(N_WORKERS))
         if fault.kind is FaultKind.FREEZE:
             assert fault.seconds * 1000 > max(profile.timeouts.poll, profile.timeouts.session)
+
+
+def test_lost_and_changed_sums_of_annotators_are_found(case: Case) -> None:
+    def is_annotator(message: ConsumedMessage) -> bool:
+        return (message.key or b"").startswith(b'["annotator"')
+
+    for state in (
+        _corrupt(case.dumps.state, is_annotator, lambda _: []),
+        _corrupt(case.dumps.state, is_annotator, _edit("sentences", 1_000)),
+    ):
+        assert "the sums of annotators" in case.problems(state=state)

@@ -11,17 +11,18 @@ import random
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from service.cli.stream.dead_letters import DeadLetter
 from service.contracts import Assessment, DatasetSettings, read_sentence
 from service.errors import InvalidInput
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 from service.log.codec import parse_position, to_position_key, to_position_value
+from service.log.dead_letters import DeadLetter
 from service.log.protocol import Output
 from service.log.sqlite.database import PARTITION
 from service.log.sqlite.log import SqliteLog
@@ -78,7 +79,9 @@ def run_one_pass(model: Path, records: list[Record]) -> Expected:
         except InvalidInput:
             expected.dead_letter_offsets.append(record.offset)
             continue
-        assessment = expected.learned.setdefault(StatsKey.from_judge(judge), OnePass(judge)).add(sentence, words)
+        assessment = expected.learned.setdefault(StatsKey.from_judge(judge), OnePass(judge)).add(
+            sentence, words, arrived_at=datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+        )
         if assessment.reason != "scored":
             expected.review.append(assessment)
     return expected
@@ -92,6 +95,7 @@ def write_files(harness: CommandHarness, rng: random.Random) -> list[Path]:
         for sentence in sentences:
             sentence["dataset"] = rng.choice(["news", "sport"])
             sentence["update"] = rng.random() < 0.05
+            sentence["annotator"] = rng.choice(["kim", "lee", None])
             if rng.random() < 0.02:
                 sentence["labels"] = ["B-GHOST"] * len(sentence["labels"])  # type: ignore[arg-type]
         paths.append(harness.write_file(sentences, f"{number}.jsonl"))
@@ -178,6 +182,7 @@ def check(harness: CommandHarness, model: Path, sent: int) -> None:
     for key, one_pass in expected.learned.items():
         assert state.snapshot.get_total(key, None) == one_pass.stats
         assert state.snapshot.memories[key][PARTITION].get_tables() == one_pass.memory
+        assert state.snapshot.annotators.get(key, {}).get(PARTITION, {}) == one_pass.annotators
     # Every write takes an offset. None is missing, so compaction has not removed a duplicate.
     review = harness.read_records(TOPICS.review)
     assert [record.offset for record in review] == list(range(len(expected.review)))

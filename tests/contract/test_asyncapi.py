@@ -87,5 +87,7 @@ def test_keys_are_as_the_code_makes_them() -> None:
     assert json.loads(codec.to_position_key(3)) == ["position", 3]
     assert json.loads(codec.to_state_key(3, "news", "k")) == ["stats", 3, "news", "k"]
     assert json.loads(codec.to_memory_key(3, "news", "k/0", "recent")) == ["memory", 3, "news", "k/0/recent"]
+    assert json.loads(codec.to_annotator_key(3, "news", "k/0", "kim")) == ["annotator", 3, "news", "k/0/kim"]
     assert json.loads(codec.to_arrivals_key(3, "news")) == ["arrivals", 3, "news", ""]
+    assert json.loads(codec.to_batches_key(3, "news")) == ["batches", 3, "news", "batches"]
     assert set(events.TOPIC_USAGES) == {spec.name.removeprefix(topics.prefix) for spec in topics.list_specs()}

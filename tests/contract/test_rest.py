@@ -20,7 +20,7 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from service.api.http.auth import generate_key, hash_key
+from service.access.key_text import generate_key, hash_key
 from service.api.ingest.body_schema import RECORD_EXAMPLE
 from service.api.ingest.query import FORMAT_NAMES
 from service.contracts import BelowPolicy, DatasetSettings

@@ -18,7 +18,9 @@ from service.errors import InvalidInput, LabelwatchError, SettingsError
 from service.log.codec import build_dead_letter, build_event_headers, parse_position, to_position_value
 from service.log.protocol import Record
 from service.log.waiting_records import build_waiting_message
+from service.statistics.annotators.sums import AnnotatorSums
 from service.statistics.arrivals import ArrivalCounts
+from service.statistics.batches import DatasetBatches
 from service.statistics.memory.snapshot import read_history, read_memory, write_history, write_recent
 from service.statistics.running import RunningStats
 
@@ -76,6 +78,10 @@ def read(path: Path, *, unknown: Any = "ignore") -> Message | None:
         assert write_history(read_history(json.loads(text))) == json.loads(text)
     elif name == "arrivals.v1":
         assert ArrivalCounts.restore(json.loads(text)).snapshot() == json.loads(text)
+    elif name == "annotator.v1":
+        assert AnnotatorSums.restore(json.loads(text)).snapshot() == json.loads(text)
+    elif name == "batches.v1":
+        assert DatasetBatches.restore(json.loads(text)).snapshot() == json.loads(text)
     elif name == "position.v1":
         assert parse_position(text.encode()) == json.loads(text)["next_offset"]
     return None

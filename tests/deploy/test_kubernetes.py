@@ -129,6 +129,20 @@ def test_pods_have_no_rights_they_don_t_need(documents: list[Document], name: st
             assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
+def test_pods_send_to_named_services_only(documents: list[Document]) -> None:
+    rules = [
+        rule
+        for document in documents
+        if document["kind"] == "NetworkPolicy" and "Egress" in document["spec"]["policyTypes"]
+        for rule in document["spec"]["egress"]
+    ]
+    namespaces = {
+        peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for rule in rules for peer in rule["to"]
+    }
+    assert namespaces == {"kube-system", "kafka"}
+    assert all(rule["ports"] for rule in rules)
+
+
 def test_services_set_no_variables(documents: list[Document]) -> None:
     """Kubernetes would set LABELWATCH_API_PORT=tcp://… for a Service named labelwatch-api."""
     for _, pod, _ in pods(documents):

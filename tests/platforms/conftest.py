@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.http.auth import generate_key, hash_key
+from service.access.key_text import generate_key, hash_key
 from service.inference.model.default import find_default_model
 from tests.platforms import studio as label_studio
 from tests.support.command_harness import CommandHarness, CommandResult

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import Page, expect, sync_playwright
@@ -108,7 +109,18 @@ def test_one_address_connects_a_project(studio: LabelStudioServer, watch: Labelw
     queue = watch.wait_for_items(MODEL_DATASET, lambda queue: queue[identity]["state"] == "closed")
     assert queue[identity]["closed_by"] == "deleted"
     studio.call("POST", f"/api/ml/{model['id']}/train", {})
-    assert watch.http.get(f"/v1/datasets/{MODEL_DATASET}").json()["auto_train"] is True
+    _wait_for_training(watch)
+
+
+def _wait_for_training(watch: LabelwatchInstance) -> None:
+    """Waits until the service shows the request, which it reads from its topic, or what has come of it."""
+    deadline = time.monotonic() + WAIT_TIMEOUT_S
+    while time.monotonic() < deadline:
+        models = watch.http.get(f"/v1/datasets/{MODEL_DATASET}/models").json()
+        if models["requested_at"] is not None or models["trainings"]:
+            return
+        time.sleep(0.2)
+    raise AssertionError("Label Studio's request for a training did not arrive")
 
 
 def _look_at_task(studio: LabelStudioServer, project: int, task: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import time
@@ -12,7 +13,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from service.errors import StreamError
-from service.log.protocol import PingableFollower
+from service.log.protocol import Output, PingableFollower
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.tiny_models import make_model
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 WAIT = 120.0
 
 
-def test_up_from_a_sentence_to_a_decision(tmp_path: Path, kafka_settings: KafkaSettings, kafka_topics: Topics) -> None:
+def test_up_from_a_sentence_to_a_decision(
+    tmp_path: Path, kafka_settings: KafkaSettings, kafka_topics: Topics, kafka_log: KafkaLog
+) -> None:
     variables = {
         "LABELWATCH_API_PORT": "0",
         "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": kafka_settings.bootstrap_servers,
@@ -51,12 +54,30 @@ def test_up_from_a_sentence_to_a_decision(tmp_path: Path, kafka_settings: KafkaS
             assert client.post("/v1/decisions", json=decision).status_code == 202
             until(lambda: client.get("/v1/overview").json()["counts"]["decided"] == 1)
             assert client.get("/readyz").json()["degraded"] == {}
+            fix_a_dead_letter(client, kafka_log, kafka_topics)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=WAIT)
         assert process.returncode == 0, err
     finally:
         process.kill()
         process.communicate()
+
+
+def fix_a_dead_letter(client: httpx.Client, log: KafkaLog, topics: Topics) -> None:
+    ghost = {"id": "ghost", "dataset": "news", "tokens": ["Oslo"], "labels": ["B-GHOST"]}
+    log.append([Output(topics.sentences, b"news/ghost", json.dumps(ghost).encode())])
+    until(lambda: client.get("/v1/dead-letters").json()["total"] == 1)
+    (item,) = client.get("/v1/dead-letters").json()["items"]
+    letter = client.get(f"/v1/dead-letters/{item['id']}").json()
+    assert json.loads(letter["value"]["text"]) == ghost
+    assert client.get("/v1/dead-letters/0-999").status_code == client.get("/v1/dead-letters/99-0").status_code == 404
+    path, fixed = f"/v1/dead-letters/{item['id']}/replay", {**ghost, "labels": ["B-LOC"]}
+    assert client.post(path, json={}).status_code == 422
+    assert client.post(path, json={"sentence": fixed}).status_code == 200
+    assert client.post(path, json={"sentence": fixed}).status_code == 409
+    until(lambda: client.get("/v1/review/news/ghost").status_code == 200)
+    assert client.get("/v1/dead-letters", params={"replayed": "yes"}).json()["total"] == 1
+    assert client.get("/v1/dead-letters").json()["total"] == 0
 
 
 def send_until_reviewed(client: httpx.Client, sent: list[dict[str, object]]) -> None:

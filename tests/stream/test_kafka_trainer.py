@@ -86,6 +86,12 @@ def test_one_trainer_works_and_another_takes_over_when_it_is_killed(harness: Com
         assert models["trainings"][0]["model"] == "med-v2"
         assert models["trainings"][0]["comparison"]["model"] == "med-v1"
         assert sorted(path.name for path in (harness.folder / "models").iterdir()) == ["med-v1", "med-v2"]
+        assert "a training of med is requested" in harness.run("datasets", "train", "med").out
+        models = wait_until(
+            harness, lambda answer: len(answer["trainings"]) == 3 and answer["trainings"][0]["ended_at"]
+        )
+        assert models["trainings"][0]["request"]
+        assert models["requested_at"] is None
         second.terminate()
         _, err = second.communicate(timeout=WAIT_TIMEOUT_S)
         assert second.returncode == 0, err

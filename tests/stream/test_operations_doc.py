@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 PAGE = (DOCS / "operations.md").read_text()
 SHOWN = [block for kind, block in read_code_blocks("operations.md") if kind == "sh"]
-SAVE, RESTORE, FORGET, ERASE = SHOWN
+BACKUP, RESTORE_BACKUP, SAVE, RESTORE, FORGET, ERASE = SHOWN
 RARE_WORD = "Xylophonia"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -140,15 +142,19 @@ def test_the_table_describes_the_topics() -> None:
     assert all(f"`{name}={value}`" in PAGE for name, value in COMPACTED_TOPIC_CONFIG.items())
 
 
-def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (line,) = (line for line in PAGE.splitlines() if "VACUUM INTO" in line)
-    command = line.split("`")[1]
-    folder = tmp_path / ".labelwatch"
-    folder.mkdir()
-    harness = CommandHarness(folder, tmp_path, capfd=capfd)
+def test_the_embedded_log_is_backed_up_while_it_is_open_and_restored(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    harness = CommandHarness(tmp_path, tmp_path, capfd=capfd)
     with closing(SqliteLog(harness.log_path, harness.topics)) as log:
         log.append([Output(harness.topics.decisions, b"a/1/x", b"{}")])
-        run_shell(command, tmp_path)
+        run_commands(tmp_path, harness, BACKUP)
         log.append([Output(harness.topics.decisions, b"a/2/x", b"{}")])
-    with closing(SqliteLog(tmp_path / "backup.sqlite", harness.topics)) as saved:
-        assert [record.key for record in saved.read(harness.topics.decisions, 0, 10)] == [b"a/1/x"]
+    run_commands(tmp_path, harness, RESTORE_BACKUP.partition("labelwatch check")[0])
+    assert [record.key for record in harness.read_records(harness.topics.decisions)] == [b"a/1/x"]
+
+
+def run_commands(folder: Path, harness: CommandHarness, commands: str) -> None:
+    with contextlib.chdir(folder):
+        for command in commands.splitlines():
+            assert harness.run(*shlex.split(command)[1:]).code == 0

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.testclient import TestClient
 
+from service.access.audit_log import AuditView
+from service.access.key_view import KeyView
 from service.api.app import create_app
 from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.api.ingest.log_appender import MAX_PENDING_APPENDS, LogAppender
 from service.datasets.registry import DatasetRegistry
 from service.datasets.training_view import TrainingView
+from service.log.dead_letter_index import DeadLetterIndex
 from service.log.protocol import Output
+from service.log.sqlite.log import SqliteLog
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.review.projection.projector import ReviewProjector
@@ -119,15 +123,21 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
     projector = ReviewProjector(log, TOPICS, queue.file)
     state_view = StateView(log, TOPICS, datasets())
     training_view = TrainingView(log, TOPICS.models)
+    key_view, audit_view = KeyView(log, TOPICS.keys), AuditView(log, TOPICS.audit)
+    key_view.step()
     settings = ApiSettings(**limits)
     backend = Backend(
         settings=settings,
         state_view=state_view,
         training_view=training_view,
+        key_view=key_view,
+        audit_view=audit_view,
         batcher=MicroBatcher(classifier),  # its thread does not run here
         queue=queue,
         projector=projector,
         appender=LogAppender(log, request_timeout_s=settings.timeout_s),
+        dead_letters=DeadLetterIndex(log, TOPICS),
+        open_log=lambda: SqliteLog(folder / "log.sqlite", TOPICS),
         topics=TOPICS,
         models=models,
         telemetry=Telemetry(),
@@ -137,13 +147,16 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
         state_view.step()
     projector.step()
     stop = threading.Event()
-    thread = threading.Thread(target=state_view.run, args=(stop,))
-    thread.start()
+    threads = [threading.Thread(target=view.run, args=(stop,)) for view in (state_view, key_view, audit_view)]
+    for thread in threads:
+        thread.start()
     try:
         yield ApiHarness(backend, log, worker, projector)
     finally:
         stop.set()
-        thread.join()
+        for thread in threads:
+            thread.join()
+        backend.dead_letters.close()
         projector.close()
         queue.close()
         log.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from service.api.http.connection import LimitedHttpProtocol
+from service.api.http.connection import ConnectionLimits, LimitedHttpProtocol, build_protocol
 from tests.support.api_harness import wait_for
 
 if TYPE_CHECKING:
@@ -21,10 +21,17 @@ STOP_TIMEOUT_S = 30.0
 
 
 @contextmanager
-def serve_app(app: FastAPI, **options: Any) -> Iterator[int]:
+def serve_app(app: FastAPI, *, limits: ConnectionLimits | None = None, **options: Any) -> Iterator[int]:
     """The port it listens on. `options` are the server's."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http=LimitedHttpProtocol, lifespan="off", log_config=None, access_log=False, **options)
+    config = uvicorn.Config(
+        app,
+        http=LimitedHttpProtocol if limits is None else build_protocol(limits),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        **options,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from service.contracts.defaults import MAX_ANNOTATORS
+from service.judging.agreement import learn_annotators
+from service.judging.types import StatsUpdate
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
     from service.contracts import Assessment, LabelledSentence
     from service.inference.classifier import WordProbs
     from service.judging.judge import Judge
+    from service.statistics.annotators.sums import AnnotatorSums
     from service.statistics.memory.memory import Memory
     from service.statistics.running import RunningStats
 
@@ -23,6 +28,8 @@ class OnePass:
     judge: Judge
     stats: RunningStats = field(init=False)
     memory: Memory | None = None
+    annotators: dict[str, AnnotatorSums] = field(default_factory=dict)
+    max_annotators: int = MAX_ANNOTATORS
 
     def __post_init__(self) -> None:
         self.stats = self.judge.create_empty_stats()
@@ -42,6 +49,10 @@ class OnePass:
         )
         if self.memory is not None and evidence is not None:
             evidence.teach(self.memory, judge.memory.types)
+        update = StatsUpdate(observation, assessment.priority, arrived_at)
+        self.annotators |= learn_annotators(
+            judge.span_comparer, [update], self.annotators, max_annotators=self.max_annotators
+        )
         return assessment
 
     def add_all(self, pairs: Iterable[tuple[LabelledSentence, WordProbs]]) -> list[Assessment]:

@@ -221,7 +221,7 @@ class QueueHarness:
         self.queue.close()
 
 
-def dump_queue(queue: ReviewQueue, now: datetime = NOW) -> dict[str, object]:
+def dump_queue(queue: ReviewQueue, now: datetime = NOW) -> dict[str, list[str]]:
     """Everything a queue shows, to the bit."""
     items: list[str] = []
     after = None
@@ -236,11 +236,12 @@ def dump_queue(queue: ReviewQueue, now: datetime = NOW) -> dict[str, object]:
         "items": items,
         "open": [item.id for item in queue.get_page(QueueFilter(), limit=200, now=now).items],
         "overview": [queue.build_overview(name).model_dump_json() for name in (None, *datasets)],
+        "agreement": [queue.build_agreement_report(name).model_dump_json() for name in datasets],
         "precision": [pair.model_dump_json() for pair in queue.compute_pair_precision()],
     }
 
 
-def dump_rebuilt_queue(log: Log | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, object]:
+def dump_rebuilt_queue(log: Log | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, list[str]]:
     """What a replica that starts now shows once it has caught up."""
     harness = QueueHarness(log, ReviewQueue(path), topics)
     try:

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 
+from service.access.audit_log import AuditView
+from service.access.key_view import KeyView
 from service.api.app import create_app
 from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.api.ingest.log_appender import LogAppender
 from service.datasets.registry import DatasetRegistry
 from service.datasets.training_view import TrainingView
+from service.log.dead_letter_index import DeadLetterIndex
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.settings import ApiSettings
@@ -96,15 +99,21 @@ def scoring_harness(
     while not state_view.caught_up:
         state_view.step()
     batcher, telemetry, stop = MicroBatcher(classifier, **(queue or {})), Telemetry(), threading.Event()
+    key_view, audit_view = KeyView(log, topics.keys), AuditView(log, topics.audit)
+    key_view.step()
     settings = ApiSettings(**limits)
     backend = Backend(
         settings=settings,
         state_view=state_view,
         training_view=TrainingView(log, topics.models),
+        key_view=key_view,
+        audit_view=audit_view,
         batcher=batcher,
         queue=cast("Any", None),
         projector=cast("Any", None),
         appender=LogAppender(append_to or log, request_timeout_s=settings.timeout_s),
+        dead_letters=DeadLetterIndex(log, topics),
+        open_log=lambda: SqliteLog(folder / "log.sqlite", topics),
         topics=topics,
         models=pool,
         telemetry=telemetry,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from service.inference.classifier import Classifier, InferenceResult
+    from service.inference.graph_runner import WindowOutput
     from service.inference.pooling import Pooling
     from service.inference.tokenization.encoder import EncodedSentence
 
@@ -54,13 +55,14 @@ class Job:
 class JobSentence:
     """One sentence of a job, from the window to its answer."""
 
-    __slots__ = ("encoded", "index", "job", "length")
+    __slots__ = ("encoded", "index", "job", "length", "outputs")
 
     def __init__(self, job: Job, index: int) -> None:
         self.job = job
         self.index = index
         self.encoded: EncodedSentence | None = None
         self.length = 0
+        self.outputs: list[WindowOutput] = []  # of a long sentence, whose windows run in turns with other sentences
 
     @property
     def tokens(self) -> Sequence[str]:

@@ -7,10 +7,11 @@ const POST_TIMEOUT_MS = 30_000;
 
 /** The service refused a request. The message is the problem's detail. */
 export class ApiError extends Error {
-  /** @param {number} status @param {{ detail?: string, title?: string }} problem */
+  /** @param {number} status @param {{ detail?: string, title?: string, field?: string | null }} problem */
   constructor(status, problem) {
     super(problem.detail ?? problem.title ?? `the service answered ${status}`);
     this.status = status;
+    this.field = problem.field ?? null;
   }
 }
 

@@ -1,9 +1,16 @@
 /** The console's entry point: views, the reviewer, the state of the connection, and messages of the service. */
 
-import { Api, ApiError, followEvents, UnreachableError } from "./api.js";
-import { askKey, askOtherKey, askReviewer, getReviewer, showHelp } from "./dialogs.js";
-import { clearToasts, getById, h, showToast } from "./dom.js";
+import { AuditView } from "./admin/audit.js";
+import { DeadLettersView } from "./admin/dead_letters.js";
+import { ExportView } from "./admin/export.js";
+import { ModelsView } from "./admin/models.js";
+import { SettingsView } from "./admin/settings.js";
+import { Api, ApiError, followEvents, hasKey, UnreachableError } from "./api.js";
+import { Caller } from "./caller.js";
+import { askKey, askReviewer, showHelp } from "./dialogs.js";
+import { clearToasts, getById, showToast } from "./dom.js";
 import { KEY_HELP, listenToKeys } from "./keys.js";
+import { MineView } from "./mine/mine.js";
 import { OverviewView } from "./overview/overview.js";
 import { QueueView } from "./queue/queue.js";
 import { formatCount, pluralize } from "./text.js";
@@ -12,10 +19,11 @@ const UPDATE_DELAY_MS = 250;
 const UNREACHABLE_TEXT = "The service does not answer. The data shown may be out of date. The console keeps retrying.";
 
 const api = new Api(askKey);
-let mayWrite = true;
+const caller = new Caller(api);
 const context = {
-  getReviewer,
-  mayWrite: () => mayWrite,
+  getReviewer: () => caller.reviewer,
+  mayWrite: () => caller.may("decide"),
+  may: (/** @type {string} */ action) => caller.may(action),
   showUnsentCount,
   askReviewer: async () => {
     const name = await askReviewer();
@@ -26,14 +34,45 @@ const context = {
 };
 const queue = new QueueView(api, context);
 const overview = new OverviewView(api, context);
-/** @type {Record<string, QueueView | OverviewView>} */
-const views = { queue, overview };
-/** @type {QueueView | OverviewView | null} */
+const mine = new MineView(api, { showError, getOwnName: () => (isAnnotator() ? (caller.me.name ?? "") : "") });
+/** @typedef {{ element: HTMLElement, show: (query: URLSearchParams) => unknown, hide: () => void }} View */
+/** @type {Record<string, View>} */
+const views = {
+  queue,
+  overview,
+  mine,
+  models: new ModelsView(api, context),
+  settings: new SettingsView(api, context),
+  letters: new DeadLettersView(api, context),
+  export: new ExportView(api, context),
+  audit: new AuditView(api, context),
+};
+/** @type {Record<string, string>} */
+const TITLES = {
+  queue: "review",
+  overview: "overview",
+  mine: "annotations",
+  models: "models",
+  settings: "settings",
+  letters: "dead letters",
+  export: "export",
+  audit: "audit trail",
+};
+/** The action that a caller must be allowed to see the view. @type {Record<string, string>} */
+const REQUIRED_ACTIONS = {
+  models: "change_settings",
+  settings: "change_settings",
+  letters: "read_dead_letters",
+  export: "export",
+  audit: "read_audit",
+};
+/** @type {View | null} */
 let currentView = null;
 
 function route() {
   const [, name = "queue", query = ""] = /^#\/(\w+)(?:\?(.*))?$/.exec(location.hash) ?? [];
-  const view = views[name] ?? queue;
+  const isNameless = name === "mine" && !new URLSearchParams(query).get("annotator");
+  const view = isAnnotator() ? mine : ((isNameless ? null : views[name]) ?? queue);
   if (view !== currentView) {
     currentView?.hide();
     currentView = view;
@@ -46,18 +85,34 @@ function route() {
     if (candidate === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.title = `labelwatch ${view === overview ? "overview" : "review"}`;
+  const shown = Object.keys(views).find((each) => views[each] === view) ?? "queue";
+  document.title = `labelwatch ${TITLES[shown]}`;
   view.show(new URLSearchParams(query));
+}
+
+/** Whether the caller is an annotator, who sees nothing but their own annotations. */
+function isAnnotator() {
+  return caller.me.role === "annotator";
 }
 
 function showName() {
   const button = getById("reviewer");
-  button.hidden = false;
-  button.textContent = getReviewer() || "Your name?";
+  const { reviewer, isNamed } = caller;
+  button.hidden = isNamed && !reviewer;
+  button.textContent = reviewer || "Your name?";
+  const change = isNamed ? (hasKey() ? "; use another key" : "") : "; change the name";
   button.setAttribute(
     "aria-label",
-    getReviewer() ? `Reviewing as ${getReviewer()}; change the name` : "Enter your name",
+    reviewer ? `${isNamed ? "Signed in" : "Reviewing"} as ${reviewer}${change}` : "Enter your name",
   );
+  button.title = isNamed ? `Role: ${caller.me.role}` : "";
+}
+
+async function changeName() {
+  if (!caller.isNamed) {
+    await context.askReviewer();
+    if (currentView === queue) await queue.draw();
+  } else if (hasKey()) await caller.changeKey();
 }
 
 /** @param {unknown} error */
@@ -67,7 +122,7 @@ function showError(error) {
     setBanner(`The service is not available: ${error.message}`);
   else if (error instanceof ApiError && error.status === 403) {
     showToast(error.message, { wrong: true });
-    checkScope(); // the scope of the key may have changed to read
+    checkCaller(); // the role of the key may have changed
   } else if (error instanceof Error) showToast(error.message, { wrong: true });
   else throw error;
 }
@@ -88,32 +143,41 @@ function showUnsentCount(number) {
     : "";
 }
 
-/** Reads the scope of the key. With a key that can only read, a banner says so. */
-async function checkScope() {
+/** Asks who the caller is. If they may not review, a banner says so. */
+async function checkCaller() {
   try {
-    mayWrite = (await api.get("v1/model")).may_write !== false;
+    await caller.load();
   } catch (error) {
     showError(error);
-    return;
   }
+  const limits = caller.renderLimits();
   const element = getById("read-only");
-  element.hidden = mayWrite;
-  const changeKey = async () => {
-    const key = await askOtherKey();
-    if (key) api.setKey(key);
-  };
-  element.replaceChildren(
-    ...(mayWrite
-      ? []
-      : [
-          h("b", {}, "Read only. "),
-          "Your key can read everything but can't save decisions. To review, use a key with the scope ",
-          h("code", {}, "write"),
-          ". ",
-          h("button", { type: "button", class: "plain small", on: { click: changeKey } }, "Use another key"),
-        ]),
-  );
-  queue.redraw();
+  element.hidden = limits.length === 0;
+  element.replaceChildren(...limits);
+  showName();
+  showViews();
+}
+
+let isStarted = false;
+let isFollowing = false;
+/** Whether the views were shown to an annotator; null: not yet. @type {boolean | null} */
+let startedAs = null;
+
+/** Shows the views to a caller who may read them, and hides them from others. */
+function showViews() {
+  const mayRead = caller.may("read");
+  for (const each of ["queue", "overview", ...Object.keys(REQUIRED_ACTIONS)])
+    getById(`to-${each}`).hidden = !caller.may(REQUIRED_ACTIONS[each] ?? "read");
+  getById("to-mine").hidden = !isAnnotator();
+  if ((mayRead || isAnnotator()) && startedAs !== isAnnotator()) {
+    isStarted = true;
+    startedAs = isAnnotator();
+    route();
+  } else if (isStarted && mayRead) queue.redraw();
+  if (mayRead && !isFollowing) {
+    isFollowing = true;
+    followUpdates();
+  }
 }
 
 let updateTimer = 0;
@@ -149,10 +213,7 @@ function followUpdates() {
 }
 
 async function start() {
-  getById("reviewer").addEventListener("click", async () => {
-    await context.askReviewer();
-    if (currentView === queue) await queue.draw();
-  });
+  getById("reviewer").addEventListener("click", changeName);
   getById("skip").addEventListener("click", () => getById("main").focus());
   getById("help").addEventListener("click", () => showHelp(KEY_HELP));
   listenToKeys((key) => {
@@ -160,18 +221,15 @@ async function start() {
     else return currentView === queue && queue.handleKey(key);
     return true;
   });
-  window.addEventListener("hashchange", route);
-  await checkScope(); // asks for a key, if the service needs one, before any other request
-  api.onKeyChange = checkScope;
+  window.addEventListener("hashchange", () => isStarted && route());
   api.onResponse = () => {
     setBanner("");
     reconnect();
     queue.decisions.outbox.retry();
   };
-  if (!getReviewer() && mayWrite) await askReviewer();
-  showName();
-  route();
-  followUpdates();
+  await checkCaller(); // asks for a key, if the service needs one, before any other request
+  api.onKeyChange = checkCaller;
+  if (!caller.reviewer && caller.may("decide")) await changeName();
 }
 
 start().catch(showError);

@@ -30,7 +30,7 @@ export async function askReviewer() {
 export const askOtherKey = () =>
   openPrompt({
     title: "API key",
-    text: "Reviewing needs a key with the scope write. The key is stored in this tab only, until you close it.",
+    text: "Reviewing needs a key with the role reviewer. The key is stored in this tab only, until you close it.",
     label: "Key",
     input: { type: "password", autocomplete: "off", spellcheck: "false" },
     submit: "Use this key",
@@ -116,18 +116,14 @@ export function showHelp(keys) {
     h(
       "div",
       {},
-      h("h2", { id: "help-title" }, "Keys"),
+      h("h2", { id: "help-title", tabindex: -1, autofocus: true }, "Keys"),
       h("dl", { class: "keys" }, rows),
       h(
         "p",
         { class: "note" },
         "Given entities are above the words, corrected ones below. The service fills in what it is sure of. Low is bad in rank, priority and score. A dataset may have a control sample: sentences without a flag. Which ones these are, and all probabilities of such a dataset, are shown after the decision.",
       ),
-      h(
-        "div",
-        { class: "row end" },
-        h("button", { type: "button", class: "primary", autofocus: true, on: { click: close } }, "Close"),
-      ),
+      h("div", { class: "row end" }, h("button", { type: "button", class: "primary", on: { click: close } }, "Close")),
     ),
     "help-title",
     () => {},
@@ -139,7 +135,7 @@ export function showHelp(keys) {
  * @param {string} titleId
  * @param {() => void} onClose
  */
-function openDialog(content, titleId, onClose) {
+export function openDialog(content, titleId, onClose) {
   const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": titleId }, content));
   dialog.addEventListener("close", () => {
     dialog.remove();

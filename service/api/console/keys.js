@@ -20,6 +20,8 @@ export const KEY_HELP = [
   ["n j", "Next sentence"],
   ["p k", "Previous sentence"],
   ["s", "The same words elsewhere: Tab goes to the next sentence, Enter opens it"],
+  ["b", "Decide about many sentences: those selected, or all that match the filters"],
+  ["x", "In the list: select the sentence, or take it from the selection"],
   ["/", "Search the words"],
   ["f", "Filters"],
   ["?", "This help"],

@@ -8,6 +8,7 @@ const DATE_TIME_FORMAT = new Intl.DateTimeFormat("en", {
   minute: "2-digit",
   hour12: false,
 });
+const FULL_TIME_FORMAT = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium", hour12: false });
 const TIME_FORMAT = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hour12: false });
 const DATE_FORMAT = new Intl.DateTimeFormat("en", { year: "numeric", month: "short", day: "numeric" });
 const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
@@ -45,6 +46,9 @@ export function formatScore(value) {
 
 /** @param {string | Date} moment */
 export const formatDateTime = (moment) => DATE_TIME_FORMAT.format(new Date(moment));
+
+/** With year and seconds. @param {string | Date} moment */
+export const formatFullTime = (moment) => FULL_TIME_FORMAT.format(new Date(moment));
 
 /** @param {string | Date} moment */
 export const formatTime = (moment) => TIME_FORMAT.format(new Date(moment));

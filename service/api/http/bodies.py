@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
+from service.api.http.json_text.parse import parse_json
+from service.api.http.json_text.split import LARGE_BYTES, check_record_shape
 from service.api.http.media_types import is_ndjson
 from service.api.http.problems import MediaTypeError, TooLargeError
-from service.contracts.validation import join_path, to_decode_error, to_invalid_input
+from service.api.http.threads import run_in_thread
+from service.contracts.validation import join_path, to_invalid_input
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
@@ -20,23 +23,27 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def parse_json(raw: bytes) -> object:
-    """Strict JSON: no NaN, no lone surrogate, nothing after the value. Raises `DecodeError`."""
-    try:
-        value: object = from_json(raw, allow_inf_nan=False)
-    except ValueError as error:
-        raise to_decode_error(raw, error) from None
-    return value
-
-
 async def read_json_object(request: Request) -> dict[str, Any]:
     """The body of a request, which must be one JSON object."""
     if is_ndjson(request.headers):
         raise MediaTypeError("this route takes one JSON object: send `Content-Type: application/json`")
-    body = parse_json(await request.body())
+    raw = await request.body()
+    body = parse_json(raw) if len(raw) <= LARGE_BYTES else await run_in_thread(_parse_large, raw)
     if not isinstance(body, dict):
         raise DecodeError("the body is not a JSON object: send one in braces")
     return body
+
+
+async def read_empty_object(request: Request) -> None:
+    """The body of a request without fields: one that is sent would be ignored."""
+    fields = await read_json_object(request)
+    if fields:
+        raise InvalidInput("this request has no fields: send {}", field=next(iter(fields)))
+
+
+def _parse_large(raw: bytes) -> object:
+    check_record_shape(raw)
+    return parse_json(raw)
 
 
 def parse_message(model: type[ModelT], fields: object, *, location: str | None = None) -> ModelT:
@@ -77,3 +84,31 @@ def pop_options(body: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
         if not isinstance(value, str):
             raise InvalidInput("give its name as text", field=name)
     return options
+
+
+def pop_flag(body: dict[str, Any], name: str) -> bool:
+    """Removes a yes-or-no option from the body; false where it is not given."""
+    value = body.pop(name, False)
+    if not isinstance(value, bool):
+        raise InvalidInput("give true or false", field=name)
+    return value
+
+
+def build_inline_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a body without references: a route that parses its body itself has no place for definitions."""
+    schema = model.model_json_schema()
+    return _resolve_references(schema, schema.pop("$defs", {}))
+
+
+def _resolve_references(part: dict[str, Any], definitions: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    if "$ref" in part:
+        return _resolve_references(definitions[part["$ref"].rpartition("/")[2]], definitions)
+    resolved: dict[str, Any] = {}
+    for name, value in part.items():
+        if isinstance(value, dict):
+            resolved[name] = _resolve_references(value, definitions)
+        elif isinstance(value, list):
+            resolved[name] = [_resolve_references(one, definitions) if isinstance(one, dict) else one for one in value]
+        else:
+            resolved[name] = value
+    return resolved

@@ -15,12 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from service.api.backend import get_request_id
+from service.api.http.json_text.split import LARGE_BYTES
 from service.api.http.ndjson.limiter import get_stream_limiter
 from service.api.http.ndjson.response import MAX_BATCH_LINES, MAX_BATCH_RECORDS, NdjsonResponse
-from service.api.http.problems import TooLargeError
-from service.api.ingest.conversion_budget import ConversionStoppedError
+from service.api.http.problems import ForbiddenError, TooLargeError
+from service.api.ingest.conversion_budget import ParsingStoppedError
 from service.api.ingest.record_converter import RecordConverter
 from service.api.ingest.sentence_parser import SentenceParser
+from service.contracts.validation import join_path
 from service.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from service.api.access.caller import Caller
     from service.api.backend import Backend
     from service.api.http.ndjson.lines import BodyLine
     from service.api.http.ndjson.response import LineHandler
@@ -40,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_INLINE_BYTES = 200_000  # 13 ms of parsing: more would block the event loop for too long
+MAX_INLINE_COLONS = 2_000  # with as many names of fields, errors about them take as long as parsing 200 kB
 
 
 class BodyParser(Protocol):
@@ -65,59 +68,73 @@ class BodyReader:
     Sentences of platforms always get an id; with `assign_ids` so do others.
     """
 
-    def __init__(self, query: RecordQuery, backend: Backend, *, assign_ids: bool = False) -> None:
+    def __init__(self, query: RecordQuery, backend: Backend, caller: Caller, *, assign_ids: bool = False) -> None:
         self.query = query
+        self._caller = caller
         self._stopped = threading.Event()
-        self._conversions = backend.conversions
+        self._threads = backend.parsing_threads
         self._parser: BodyParser = (
-            SentenceParser(query, backend, assign_ids=assign_ids)
+            SentenceParser(query, backend, self._stopped, assign_ids=assign_ids)
             if query.is_words_format
             else RecordConverter(query, backend, self._stopped)
         )
 
     async def read_body(self, raw: bytes, *, options: Sequence[str] = ()) -> ParsedBody:
         """Reads one record, or a list beside which `options` may stand. Raises the first error."""
-        if self._is_inline(len(raw)):
-            return self._parser.parse_body(raw, options)
-        return await self._run(self._parser.parse_body, raw, options)
+        if self._is_inline(raw):
+            body = self._parser.parse_body(raw, options)
+        else:
+            body = await self._run(len(raw), self._parser.parse_body, raw, options)
+        for record in body.records:
+            self._check_datasets(record)
+        return body
 
     async def read_lines(self, lines: Sequence[BodyLine]) -> dict[int, ParsedRecord | Exception]:
         """The record or the error of each line, by its number."""
-        if self._is_inline(sum(len(line.raw or b"") for line in lines)):
+        texts = [line.raw or b"" for line in lines]
+        if self._is_inline(*texts):
             return self._parse_lines(lines)
-        return await self._run(self._parse_lines, lines)
+        return await self._run(sum(map(len, texts)), self._parse_lines, lines)
 
-    async def _run(self, parse: Callable[..., T], *arguments: object) -> T:
-        """Parses in a thread. A conversion of which nobody takes the result ends with its current sentence."""
-        if self.query.is_words_format:
-            return await asyncio.to_thread(parse, *arguments)
+    async def _run(self, size: int, parse: Callable[..., T], *arguments: object) -> T:
+        """Parses in a thread. If nobody takes the result any more, parsing ends with its current sentence."""
+        threads = self._threads.large if size > LARGE_BYTES else self._threads.small
         run = partial(contextvars.copy_context().run, parse, *arguments)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._conversions, run)
+            return await asyncio.get_running_loop().run_in_executor(threads, run)
         except asyncio.CancelledError:
             self._stopped.set()
             raise
 
-    def _is_inline(self, size: int) -> bool:
+    def _is_inline(self, *texts: bytes) -> bool:
         """Whether to parse in the event loop. A thread costs 60 µs, parsing a sentence of 20 words 7 µs.
 
         Platform records always go to a thread: they may hold many sentences.
         """
-        return self.query.is_words_format and size <= MAX_INLINE_BYTES
+        if not self.query.is_words_format or sum(map(len, texts)) > LARGE_BYTES:
+            return False
+        return sum(text.count(b":") for text in texts) <= MAX_INLINE_COLONS
 
     def _parse_lines(self, lines: Sequence[BodyLine]) -> dict[int, ParsedRecord | Exception]:
         records: dict[int, ParsedRecord | Exception] = {}
         for line in lines:
             try:
-                records[line.number] = self._parser.parse_line(line)
-            except (InvalidInput, TooLargeError) as error:
+                records[line.number] = record = self._parser.parse_line(line)
+                self._check_datasets(record)
+            except (InvalidInput, TooLargeError, ForbiddenError) as error:
                 records[line.number] = error
-            except ConversionStoppedError:
+            except ParsingStoppedError:
                 raise
             except Exception as error:  # an error of ours: other lines of the body still get their answers
                 logger.exception("a line failed")
                 records[line.number] = error
         return records
+
+    def _check_datasets(self, record: ParsedRecord) -> None:
+        """Raises `ForbiddenError` for a sentence of a dataset that the caller may not use."""
+        if self._caller.datasets is not None:
+            for sentence in record.sentences:
+                self._caller.check_dataset(sentence.dataset, field=join_path((record.location, "dataset")))
 
     def list_scorable(self, record: ParsedRecord) -> Sequence[LabelledSentence]:
         return self._parser.list_scorable(record)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from service.contracts import LabelledSentence
 
 
-class ConversionStoppedError(Exception):
-    """Nobody waits for the conversion any more."""
+class ParsingStoppedError(Exception):
+    """Nobody waits for the records of the body any more."""
 
 
 class ConversionBudget:
@@ -30,7 +30,7 @@ class ConversionBudget:
 
     def check_stopped(self) -> None:
         if self._stopped.is_set():
-            raise ConversionStoppedError
+            raise ParsingStoppedError
 
     def take(self, sentence: LabelledSentence, number: int, location: str | None) -> None:
         """Counts a sentence of the record with this number. Raises TooLargeError if it is one too many."""

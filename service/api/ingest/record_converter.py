@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from service.api.http.bodies import list_messages, parse_json, pop_options
+from service.api.http.bodies import list_messages, pop_options
+from service.api.http.json_text.parse import parse_json
+from service.api.http.json_text.split import LARGE_BYTES, check_record_shape, split_records
 from service.api.http.problems import TooLargeError
 from service.api.ingest.conversion_budget import ConversionBudget
 from service.api.ingest.parsed_records import ParsedBody, ParsedRecord, ensure_id
@@ -56,7 +58,7 @@ class RecordConverter:
         self._options_by_dataset: dict[tuple[str, str], ReadOptions] = {}
 
     def parse_body(self, raw: bytes, options: Sequence[str]) -> ParsedBody:
-        body = parse_json(raw)
+        body = split_records(raw, LIST_FIELD, self._max_sentences) if len(raw) > LARGE_BYTES else parse_json(raw)
         chosen: dict[str, str] = {}
         values: list[tuple[str | None, object]]
         if isinstance(body, list):
@@ -75,14 +77,17 @@ class RecordConverter:
         records: list[ParsedRecord] = []
         budget = self._create_budget()
         for number, (location, value) in enumerate(values, 1):
-            records.append(self._convert(value, number, location, budget))
+            budget.check_stopped()
+            record = _parse_record(value, number, location) if isinstance(value, memoryview) else value
+            records.append(self._convert(record, number, location, budget))
         return ParsedBody(records, chosen)
 
     def parse_line(self, line: BodyLine) -> ParsedRecord:
         if line.raw is None:
             limit = self._backend.settings.max_line_bytes
             raise TooLongError(f"the line is longer than {limit:,} bytes: split the record")
-        return self._convert(parse_json(line.raw), line.number, None, self._create_budget())
+        value = _parse_record(line.raw, line.number, None)
+        return self._convert(value, line.number, None, self._create_budget())
 
     def _create_budget(self) -> ConversionBudget:
         return ConversionBudget(self._max_sentences, self._backend.settings.max_body_bytes, self._stopped)
@@ -100,7 +105,6 @@ class RecordConverter:
         return type(error)(f"{_name_record(record.number, sentence_id)}: {error}")
 
     def _convert(self, value: object, number: int, location: str | None, budget: ConversionBudget) -> ParsedRecord:
-        budget.check_stopped()
         if not isinstance(value, dict):
             raise _with_record_number(
                 InvalidInput("it is not an object: give it as the platform exports it"), number, location
@@ -156,6 +160,11 @@ class RecordConverter:
                 scheme=self._backend.state_view.get_judge(dataset).scheme,
             )
         return options
+
+
+def _parse_record(raw: bytes | memoryview, number: int, location: str | None) -> object:
+    check_record_shape(raw, subject=_name_record(number, None), field=location)
+    return parse_json(bytes(raw))
 
 
 def _with_record_number(

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
-from service.api.http.bodies import list_messages, parse_json, pop_options, with_location
+from service.api.http.bodies import list_messages, pop_options, with_location
+from service.api.http.json_text.parse import parse_json
+from service.api.http.json_text.split import LARGE_BYTES, check_record_shape, split_records
+from service.api.ingest.conversion_budget import ParsingStoppedError
 from service.api.ingest.parsed_records import ParsedBody, ParsedRecord, ensure_id
 from service.api.ingest.query import LIST_FIELD, WORDS_FORMAT, detect_record_format
 from service.contracts import read_sentence
 from service.errors import DecodeError, InferenceError, InvalidInput, TooLongError
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Sequence
 
     from service.api.backend import Backend
@@ -26,7 +30,9 @@ _QUOTED_LIST_FIELD: Final = f'"{LIST_FIELD}"'.encode()
 class SentenceParser:
     """Parses the format `words`. Each record is one sentence."""
 
-    def __init__(self, query: RecordQuery, backend: Backend, *, assign_ids: bool) -> None:
+    def __init__(self, query: RecordQuery, backend: Backend, stopped: threading.Event, *, assign_ids: bool) -> None:
+        """`stopped` is set when nobody waits for the records any more: parsing ends after the current sentence."""
+        self._stopped = stopped
         self._dataset = query.dataset
         self._assign_ids = assign_ids
         self._max_words = backend.max_words
@@ -36,15 +42,19 @@ class SentenceParser:
     def parse_body(self, raw: bytes, options: Sequence[str]) -> ParsedBody:
         if _QUOTED_LIST_FIELD not in raw:
             return ParsedBody([self._build_record(1, raw)])
-        body = parse_json(raw)
+        is_large = len(raw) > LARGE_BYTES
+        body = split_records(raw, LIST_FIELD, self._max_sentences) if is_large else parse_json(raw)
         if not isinstance(body, dict) or LIST_FIELD not in body:
             return ParsedBody([self._build_record(1, raw)])
         chosen = pop_options(body, options)
         records = []
         for number, (location, value) in enumerate(list_messages(body, LIST_FIELD, self._max_sentences), 1):
-            if not isinstance(value, dict):
+            if self._stopped.is_set():
+                raise ParsingStoppedError
+            message = bytes(value) if isinstance(value, memoryview) else value
+            if not (isinstance(message, dict) or (isinstance(message, bytes) and message.lstrip().startswith(b"{"))):
                 raise InvalidInput("not an object: give one with `tokens` and `labels`", field=location)
-            records.append(self._build_record(number, value, location))
+            records.append(self._build_record(number, message, location))
         return ParsedBody(records, chosen)
 
     def parse_line(self, line: BodyLine) -> ParsedRecord:
@@ -72,6 +82,8 @@ class SentenceParser:
         return ParsedRecord(number, WORDS_FORMAT, (sentence,), location)
 
     def _read_sentence(self, raw: bytes | dict[str, Any], location: str | None) -> LabelledSentence:
+        if isinstance(raw, bytes):
+            check_record_shape(raw, subject="the sentence", field=location)
         try:
             return read_sentence(raw, max_words=self._max_words, unknown_fields="forbid", location=location)
         except DecodeError:

@@ -6,18 +6,20 @@ import asyncio
 import json
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from fastapi import APIRouter, Request
 from starlette.responses import StreamingResponse
 
+from service.api.access.authenticator import is_still_known
+from service.api.access.caller import Caller
 from service.api.backend import Backend
-from service.api.dependencies import BackendDep, DatasetQuery
+from service.api.dependencies import BackendDep, CallerDep, DatasetQuery
 from service.api.http.problems import OverloadedError
 from service.api.http.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -27,6 +29,8 @@ POLL_INTERVAL_S = 1.0
 HEARTBEAT_INTERVAL_S = 15.0
 MAX_LISTENERS = 200
 
+Selection: TypeAlias = "tuple[str, ...] | None"  # the datasets that count; None: all
+
 
 class QueueWatcher:
     """The counts of the queue, shared by all listeners: one query per version and dataset, however many listen."""
@@ -35,7 +39,7 @@ class QueueWatcher:
         self._backend = backend
         self.poll_interval = poll_interval
         self.listeners = 0
-        self._counts_cache: dict[str | None, tuple[int, Mapping[str, int]]] = {}
+        self._counts_cache: dict[Selection, tuple[int, Mapping[str, int]]] = {}
         self._lock = asyncio.Lock()
 
     @contextmanager
@@ -53,29 +57,40 @@ class QueueWatcher:
     def version(self) -> int:
         return self._backend.queue.version
 
-    async def get_counts(self, dataset: str | None) -> Mapping[str, int]:
+    async def get_counts(self, datasets: Selection) -> Mapping[str, int]:
         async with self._lock:
             version = self.version
-            cached = self._counts_cache.get(dataset)
+            cached = self._counts_cache.get(datasets)
             if cached is not None and cached[0] == version:
                 return cached[1]
             if len(self._counts_cache) > MAX_LISTENERS:
                 self._counts_cache.clear()
-            counts = await run_in_thread(self._backend.queue.count_items, dataset)
-            self._counts_cache[dataset] = (version, counts)
+            counts = await run_in_thread(self._backend.queue.count_items, datasets)
+            self._counts_cache[datasets] = (version, counts)
             return counts
 
 
-async def stream_queue_events(backend: Backend, watcher: QueueWatcher, dataset: str | None) -> AsyncIterator[str]:
-    """One event at the start, one for every change, and a comment as a heartbeat in between."""
+async def stream_queue_events(
+    backend: Backend,
+    watcher: QueueWatcher,
+    dataset: str | None,
+    datasets: Selection = None,
+    *,
+    may_listen: Callable[[], bool] = lambda: True,
+) -> AsyncIterator[str]:
+    """One event at the start, one for every change, and a comment as a heartbeat in between.
+
+    The stream ends when `may_listen` says so: the key of the listener was revoked or changed.
+    """
+    selected = datasets if dataset is None else (dataset,)
     sent_version: int | None = None
     sent_at = time.monotonic()
     yield "retry: 3000\n\n"
-    while not backend.draining.is_set():
+    while not backend.draining.is_set() and may_listen():
         version = watcher.version
         if version != sent_version:
             sent_version, sent_at = version, time.monotonic()
-            data = {"dataset": dataset, "version": version, "counts": dict(await watcher.get_counts(dataset))}
+            data = {"dataset": dataset, "version": version, "counts": dict(await watcher.get_counts(selected))}
             yield f"event: queue\ndata: {json.dumps(data)}\n\n"
         elif time.monotonic() - sent_at >= HEARTBEAT_INTERVAL_S:
             sent_at = time.monotonic()
@@ -86,9 +101,14 @@ async def stream_queue_events(backend: Backend, watcher: QueueWatcher, dataset: 
 class QueueEventsResponse(StreamingResponse):
     """Counts as a listener from its first byte to its last, so that simultaneous requests can't exceed the limit."""
 
-    def __init__(self, backend: Backend, watcher: QueueWatcher, dataset: str | None) -> None:
+    def __init__(self, request: Request, backend: Backend, caller: Caller, dataset: str | None) -> None:
+        watcher: QueueWatcher = request.app.state.queue_watcher
+
+        def may_listen() -> bool:
+            return is_still_known(request, caller)
+
         super().__init__(
-            stream_queue_events(backend, watcher, dataset),
+            stream_queue_events(backend, watcher, dataset, caller.listed_datasets, may_listen=may_listen),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
@@ -115,6 +135,8 @@ class QueueEventsResponse(StreamingResponse):
         }
     },
 )
-async def events(request: Request, backend: BackendDep, dataset: DatasetQuery = None) -> StreamingResponse:
+async def events(
+    request: Request, backend: BackendDep, caller: CallerDep, dataset: DatasetQuery = None
+) -> StreamingResponse:
     """The stream ends when the service shuts down: the client then reconnects, to another replica."""
-    return QueueEventsResponse(backend, request.app.state.queue_watcher, dataset)
+    return QueueEventsResponse(request, backend, caller, dataset)

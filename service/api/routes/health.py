@@ -30,6 +30,7 @@ def get_conditions(backend: Backend) -> dict[str, str]:
     """The API's own conditions, joined with those of the process."""
     own = {
         "datasets": "" if backend.state_view.caught_up else "dataset settings and statistics are still being read",
+        "keys": _describe_unread_keys(backend),
         "draining": "the service is stopping" if backend.draining.is_set() else "",
     }
     return merge_conditions(own, backend.conditions())
@@ -44,9 +45,18 @@ def get_degraded(backend: Backend) -> dict[str, str]:
         "waiting": "; ".join(map(explain_waiting, backend.state_view.list_waiting())),
         "review": None if backend.projector.caught_up else "the review queue is still being built",
         "settings": _describe_refused_settings(backend.state_view.refused_settings),
+        "keys": backend.key_view.error or backend.key_view.describe_unreadable(),
+        "audit": backend.audit_view.error,
         "records": _describe_unreadable_records(backend),
     }
     return merge_conditions(own, backend.degraded())
+
+
+def _describe_unread_keys(backend: Backend) -> str:
+    """Nobody may enter before the keys are read, unless the settings have keys."""
+    if backend.key_view.caught_up or backend.settings.known_keys:
+        return ""
+    return backend.key_view.error or "the keys are still being read"
 
 
 def _describe_refused_settings(refused: Mapping[str, str]) -> str:

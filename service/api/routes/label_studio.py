@@ -21,6 +21,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from service.api.access.actor import get_actor
 from service.api.backend import Backend, get_request_id
 from service.api.dependencies import BackendDep, DatasetPath
 from service.api.http.bodies import read_json_object
@@ -30,6 +31,7 @@ from service.api.routes.score import get_scorer
 from service.api.routes.webhooks import WebhookResult, ingest_event
 from service.api.scoring.task_predictor import TaskPredictor, build_model_version
 from service.api.settings_writer import write_settings
+from service.api.training_requests import write_training_request
 from service.errors import DecodeError, InvalidInput, LabelwatchError
 from service.formats import FORMATS
 from service.formats.platforms.label_studio.annotations import PLATFORM
@@ -93,7 +95,8 @@ class TaskPredictions(BaseModel):
 
 class TrainingRequested(BaseModel):
     event: Literal["START_TRAINING"] = "START_TRAINING"
-    auto_train: bool = Field(description="The dataset's setting: a trainer that runs trains its model when it is due")
+    state: Literal["requested", "running"] = Field(description="`running`: a training of the dataset runs already")
+    auto_train: bool = Field(description="Whether the dataset's settings turn `auto_train` on")
     request_id: str
 
 
@@ -179,7 +182,8 @@ async def predict(address: AddressDep, request: Request, backend: BackendDep) ->
 async def webhook(address: AddressDep, request: Request, backend: BackendDep) -> Response:
     """Annotations that are created, updated or deleted are appended to the log, as at `/v1/webhooks/label-studio`.
 
-    A changed labelling interface changes the dataset's label set. `START_TRAINING` turns `auto_train` on.
+    A changed labelling interface changes the dataset's label set. `START_TRAINING` asks the trainer to train now, as
+    `POST /v1/datasets/{name}/trainings` does.
     """
     dataset = address.dataset
     action, body = await _peek_action(request)
@@ -220,10 +224,12 @@ async def _take_label_set(request: Request, backend: Backend, dataset: str, xml:
 
 
 async def _start_training(request: Request, backend: Backend, dataset: str) -> Response:
-    if backend.state_view.get_settings_state(dataset).in_force.auto_train is not True:
-        await write_settings(request, dataset, {"auto_train": True}, partial=True)
+    requested = await write_training_request(
+        backend, dataset, actor=get_actor(request), request_id=get_request_id(request)
+    )
     backend.telemetry.count_webhook(PLATFORM, "taken")
-    answer = TrainingRequested(auto_train=True, request_id=get_request_id(request))
+    auto_train = backend.state_view.get_settings_state(dataset).in_force.auto_train is True
+    answer = TrainingRequested(state=requested.state, auto_train=auto_train, request_id=requested.request_id)
     return Response(answer.model_dump_json(), status_code=202, media_type="application/json")
 
 

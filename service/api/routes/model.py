@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from service import __version__
+from service.api.access.caller import get_caller
 from service.api.dependencies import BackendDep
-from service.api.http.auth import get_authenticator
 from service.api.http.threads import run_in_thread
 from service.contracts import DatasetName
 from service.datasets.registry import check_dataset_exists
@@ -56,12 +56,14 @@ class Model(BaseModel):
     )
     held_out: bool = Field(description="Whether thresholds start from the model's held-out statistics")
     version: str = Field(description="Version of labelwatch")
-    may_write: bool = Field(description="Whether the caller's key may write: send sentences, decide, change settings")
+    may_write: bool = Field(
+        deprecated=True, description="Whether the caller may decide. `GET /v1/me` says what the caller may do"
+    )
 
 
 @router.get("/v1/model", summary="The model")
 async def model(request: Request, backend: BackendDep, dataset: ModelDatasetQuery = None) -> Model:
-    """Name, classes and fingerprint of the model, and whether the caller may write.
+    """Name, classes and fingerprint of the model.
 
     503 if the model of the dataset is missing: the answer says where it is expected.
     """
@@ -81,5 +83,5 @@ async def model(request: Request, backend: BackendDep, dataset: ModelDatasetQuer
         batching=classifier.batching,
         held_out=folder.held_out is not None,
         version=__version__,
-        may_write=get_authenticator(request).has_scope(request.headers, "write"),
+        may_write=get_caller(request).role in ("reviewer", "admin"),
     )

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from service.api.access.caller import get_caller
 from service.api.backend import get_backend, get_request_id
 from service.api.http.media_types import NDJSON_MEDIA_TYPE, is_ndjson
 from service.api.http.problems import TooLargeError, render_problem_line
@@ -19,6 +20,7 @@ from service.api.ingest.query import parse_record_query
 from service.datasets.waiting import explain_waiting
 from service.errors import InvalidInput
 from service.log.codec import build_sentence_message
+from service.log.trace_headers import read_trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from service.api.backend import Backend
     from service.api.http.ndjson.lines import BodyLine
     from service.api.ingest.query import RecordQuery
+    from service.log.protocol import Headers
 
 MAX_APPEND_BATCH = 1_000
 
@@ -90,17 +93,20 @@ async def send(request: Request) -> Response:
     """
     backend = get_backend(request)
     request_id = get_request_id(request)
+    trace = read_trace_headers(request.headers)
     query = parse_record_query(request.query_params)
-    reader = BodyReader(query, backend, assign_ids=True)
+    reader = BodyReader(query, backend, get_caller(request), assign_ids=True)
     if is_ndjson(request.headers):
 
         async def append_lines(lines: Sequence[BodyLine], _: bool) -> list[bytes]:
-            return await _append_lines(backend, reader, lines, request_id)
+            return await _append_lines(backend, reader, lines, request_id, trace)
 
         return reader.build_line_response(request, append_lines, status_code=202)
     body = await reader.read_body(await request.body())
     messages = [
-        build_sentence_message(backend.topics.sentences, sentence, request_id=request_id, location=record.location)
+        build_sentence_message(
+            backend.topics.sentences, sentence, request_id=request_id, location=record.location, trace=trace
+        )
         for record in body.records
         for sentence in record.sentences
     ]
@@ -124,16 +130,17 @@ def _explain_waiting(backend: Backend, datasets: Iterable[str]) -> dict[str, str
 
 
 async def _append_lines(
-    backend: Backend, reader: BodyReader, lines: Sequence[BodyLine], request_id: str
+    backend: Backend, reader: BodyReader, lines: Sequence[BodyLine], request_id: str, trace: Headers
 ) -> list[bytes]:
     """Appends all sentences of a line, or none of them and answers with a problem."""
     answers, messages = [], []
     for number, record in (await reader.read_lines(lines)).items():
+        if not isinstance(record, ParsedRecord):
+            answers.append(render_problem_line(record, request_id=request_id, line=number))
+            continue
         try:
-            if not isinstance(record, ParsedRecord):
-                raise record
             messages += [
-                build_sentence_message(backend.topics.sentences, sentence, request_id=request_id)
+                build_sentence_message(backend.topics.sentences, sentence, request_id=request_id, trace=trace)
                 for sentence in record.sentences
             ]
         except (InvalidInput, TooLargeError) as error:

@@ -29,6 +29,7 @@ from service.formats.platforms.events import ConvertedEvent
 from service.log.codec import build_dead_letter, build_sentence_message
 from service.log.protocol import Record
 from service.log.topics import MAX_OUTPUT_BYTES
+from service.log.trace_headers import read_trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -147,7 +148,10 @@ async def ingest_event(request: Request, form: Format, webhook: Webhook[Any], qu
         event = webhook.convert(body, query, received_at, options)
         sentences = complete_deletions(backend, form.name, event, dataset=query.dataset, received_at=received_at)
         topic = backend.topics.sentences
-        messages = [build_sentence_message(topic, sentence, request_id=request_id) for sentence in sentences]
+        trace = read_trace_headers(request.headers)
+        messages = [
+            build_sentence_message(topic, sentence, request_id=request_id, trace=trace) for sentence in sentences
+        ]
         return replace(event, sentences=sentences), messages
 
     try:

@@ -1,4 +1,4 @@
-"""`labelwatch datasets list|show|models|set|delete`: the settings and models of each dataset."""
+"""`labelwatch datasets list|show|models|train|set|delete`: the settings and models of each dataset."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from service.cli.datasets.assignments import EPOCH_HINT, parse_assignments
-from service.cli.datasets.change_report import describe_change
-from service.cli.datasets.models import show_models
+from service.cli.datasets.audited_change import write_audited_change
+from service.cli.datasets.models import request_training, show_models
 from service.cli.shared.options import JsonOption, YesOption
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import STDOUT, sanitize
 from service.contracts.validation import to_decode_error
-from service.datasets.changes import merge_settings, replace_settings, write_change
+from service.datasets.changes import merge_settings, replace_settings
 from service.datasets.label_fit import check_model_fits
 from service.datasets.registry import check_dataset_exists
 from service.datasets.settings_records import parse_settings
@@ -30,6 +30,7 @@ from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_existing_log, open_log
 from service.settings import read_settings
+from service.stream.state.change_effects import find_effects
 from service.stream.state.reader import read_state
 
 if TYPE_CHECKING:
@@ -119,22 +120,22 @@ def list_datasets(as_json: JsonOption = False) -> None:
         typer.echo(sanitize(missing))
 
 
-def _find_flag_policy(registry: DatasetRegistry, settings: DatasetSettings) -> FlagPolicy:
-    """The policy in force: where the settings have none, it is that of the model."""
+def _find_flag_policy(registry: DatasetRegistry, settings: DatasetSettings) -> FlagPolicy | None:
+    """The policy in force: where the settings have none, it is that of the model, which may be missing."""
     try:
         return registry.build_judge(settings).flag_policy
     except MissingModelError:
         return settings.flag_policy
 
 
-def _render_row(state: SettingsState, policy: FlagPolicy, waiting: WaitingDataset | None) -> list[str]:
+def _render_row(state: SettingsState, policy: FlagPolicy | None, waiting: WaitingDataset | None) -> list[str]:
     settings = state.in_force
     return [
         settings.name,
         str(settings.version),
         str(settings.epoch),
         settings.model or "default",
-        " ".join(str(value) for value in policy.model_dump().values()),
+        "" if policy is None else " ".join(str(value) for value in policy.model_dump().values()),
         f"{settings.method}, {settings.token_score}",
         f"{len(settings.label_map)}",
         f"{settings.control_share:g}",
@@ -160,6 +161,12 @@ def show(name: DatasetArgument) -> None:
 def models(name: DatasetArgument, as_json: JsonOption = False) -> None:
     """Show which model a dataset uses, when the next one is trained, and what came of earlier trainings."""
     show_models(name, as_json=as_json)
+
+
+@datasets_app.command()
+def train(name: DatasetArgument) -> None:
+    """Ask the trainer of the service to train the dataset's model now, whatever its schedule says."""
+    request_training(name)
 
 
 @datasets_app.command("set")
@@ -198,12 +205,19 @@ def set_dataset(
             change = replace_settings(state, new_settings, build_judge=registry.build_judge)
         snapshot = read_state(log, topics).snapshot
         check_model_fits(change, snapshot.get_arrivals(name).total)
-        write_change(log, topics.datasets, change)
+        write_audited_change(log, topics, change)
     typer.echo(f"{name}: settings version {change.settings.version} is written to {topics.datasets}")
     if label_set is not None:
         typer.echo(sanitize(f"label set: {format_names(label_set.types)}, from {label_set.description}"))
-    for line in describe_change(change, registry, snapshot):
-        typer.echo(sanitize(line))
+    effects = find_effects(
+        change,
+        state.in_force,
+        snapshot,
+        names=registry.list_names(snapshot.datasets),
+        build_judge=registry.build_judge,
+    )
+    for effect in effects:
+        typer.echo(sanitize(f"{'warning: ' if effect.warning else ''}{effect.text}"))
 
 
 @datasets_app.command()
@@ -217,7 +231,7 @@ def delete(name: DatasetArgument, yes: YesOption = False) -> None:
         if not yes:
             typer.confirm(f"Restore the default settings of {name}?", abort=True)
         change = replace_settings(registry.get_settings_state(name), {}, build_judge=registry.build_judge)
-        write_change(log, topics.datasets, change)
+        write_audited_change(log, topics, change)
     typer.echo(f"{name} is judged with the default settings, as version {change.settings.version}")
 
 

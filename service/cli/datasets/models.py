@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from service.access.audit_log import get_command_actor
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import sanitize
 from service.contracts import DatasetSettings
 from service.datasets.registry import check_dataset_exists
 from service.datasets.training_schedule import build_dataset_models
-from service.datasets.trainings import Trainings
+from service.datasets.trainings import Trainings, create_request, write_request
 from service.log.read import read_topic
 from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
@@ -40,12 +41,30 @@ def show_models(name: str, *, as_json: bool) -> None:
         arrived=waiting + snapshot.count_sentences_by_dataset()[name],
         min_sentences=settings.trainer.min_sentences,
         default=settings.trainer.is_auto(with_trainer=True),
+        request=trainings.find_request(name),
     )
     if as_json:
         typer.echo(models.model_dump_json())
         return
     for line in render_models(models).splitlines():
         typer.echo(sanitize(line))
+
+
+def request_training(name: str) -> None:
+    settings = read_settings()
+    topics = build_topics(settings)
+    with open_existing_log(settings) as log:
+        by_dataset, snapshot = read_dataset_settings(log, topics), read_state(log, topics).snapshot
+        check_dataset_exists(name, sorted({*by_dataset, *snapshot.datasets}))
+        trainings = Trainings(read_topic(log, topics.models))
+        running = [each for each in trainings.list_running() if each.dataset == name]
+        if running:
+            typer.echo(f"{running[0].model} is being trained already")
+            return
+        if trainings.find_request(name) is None:
+            audit = get_command_actor().build_message(topics.audit, "training", dataset=name)
+            write_request(log, topics.models, create_request(name), trainings.get_request_state(name), also=[audit])
+    typer.echo(f"a training of {name} is requested: a trainer that runs (labelwatch up, labelwatch trainer) starts it")
 
 
 def render_models(models: DatasetModels) -> str:
@@ -69,6 +88,8 @@ def describe_next_training(models: DatasetModels) -> str:
     newest = next(iter(models.trainings), None)
     if newest is not None and newest.result == "running":
         return f"{newest.model} is being trained{_describe_progress(newest)}"
+    if models.requested_at is not None:
+        return f"a training was requested at {models.requested_at:{TIME_FORMAT}} UTC: a trainer that runs starts it"
     if not models.auto_train:
         return f"the trainer leaves it alone; `labelwatch datasets set {models.dataset} auto_train=true` changes that"
     is_first = all(each.result not in ("used", "not_used") for each in models.trainings)

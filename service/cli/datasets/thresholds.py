@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli.datasets.audited_change import write_audited_change
 from service.cli.shared.options import DatasetFilterOption, JsonOption, YesOption
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import print_stderr, sanitize
-from service.datasets.changes import raise_epoch, write_change
+from service.datasets.changes import raise_epoch
 from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import ThresholdView, build_threshold_view
 from service.errors import MissingModelError
@@ -149,5 +150,5 @@ def reset(dataset: ResetDatasetArgument, yes: YesOption = False) -> None:
             typer.confirm(
                 f"Forget what was learned of {dataset} (epoch {state.in_force.epoch}) and start anew?", abort=True
             )
-        write_change(log, topics.datasets, change)
+        write_audited_change(log, topics, change)
     typer.echo(f"{dataset} starts anew with epoch {change.settings.epoch} (settings version {change.settings.version})")

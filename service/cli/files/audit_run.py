@@ -66,7 +66,7 @@ class AuditOutputs:
         outputs = {"--output": self.output, "--report": self.report, "the list of skipped sentences": skipped}
         check_distinct_paths(self.files, outputs)
         for path in (self.output, self.report):
-            if path is not None and path != STDOUT:
+            if path is not None:
                 check_writable(path)
 
 

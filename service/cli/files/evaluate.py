@@ -12,6 +12,7 @@ import typer
 from tqdm import tqdm
 
 from service.cli.shared.model_options import ModelOption, PrecisionOption, ThreadsOption
+from service.cli.shared.terminal import create_output_folder
 from service.errors import SettingsError
 from service.evaluation import curves, markdown
 from service.evaluation.data import MERGED, UNMERGED, EvaluationData, read_evaluation_data
@@ -74,13 +75,18 @@ MemoryOption = Annotated[
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Write evaluation.json, tables.md and PNG curves to this folder."),
+    typer.Option(
+        metavar="DIR",
+        help="Write evaluation.json, tables.md and PNG curves to this folder. It is created if it is missing.",
+    ),
 ]
 ClassesOption = Annotated[
     ClassSetChoice, typer.Option(help="Judge the classes as they are, merged to entity types, or both.")
 ]
-BootstrapOption = Annotated[int, typer.Option(min=0, help="Bootstrap resamples for the intervals; 0 turns them off.")]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")]
+BootstrapOption = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Bootstrap resamples for the intervals; 0 turns them off.")
+]
+SeedOption = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the bootstrap.")]
 AgainstOption = Annotated[
     Path | None,
     typer.Option(
@@ -118,7 +124,9 @@ def evaluate(
     precision: PrecisionOption = "fast",
     threads: ThreadsOption = 1,
 ) -> None:
-    """Measure how well the scores find labels that are known to be wrong: the paper's tables, with intervals."""
+    """Measure how well each score finds labels that are known to be wrong, with bootstrap intervals."""
+    if out is not None:
+        create_output_folder(str(out))
     data = _load_evaluation_data(
         ProbabilitySource(given, corrected, second_corrected, probs, model, precision, threads)
     )
@@ -174,7 +182,6 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
 
 def _write_evaluation(evaluation: EvaluationReport, out: Path) -> None:
     try:
-        out.mkdir(parents=True, exist_ok=True)
         tables, figures = out / "tables.md", out / "evaluation.json"
         tables.write_text(markdown.render_markdown(evaluation), encoding="utf-8")
         figures.write_text(json.dumps(build_document(evaluation), indent=1, allow_nan=False) + "\n", encoding="utf-8")

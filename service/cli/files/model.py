@@ -16,15 +16,19 @@ from service.inference.model.folder import ModelFolder
 from service.inference.model.pool import shorten_fingerprint
 from service.inference.model.registry import ModelRegistry
 from service.inference.model.self_check import check_model_folder
+from service.inference.providers import parse_providers
 from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.load_model import find_model
 from service.runtime.open_log import build_topics, open_existing_log
+from service.runtime.process import end_if_stuck
 from service.settings import read_settings
 
 if TYPE_CHECKING:
     from service.settings import Settings
 
 model_app = typer.Typer(no_args_is_help=True)
+
+MAX_CHECK_S = 300.0  # the default model takes seconds
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="NAME|DIR", help="Name of a model in the registry, or a model folder.")
@@ -36,8 +40,14 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of a mod
 @model_app.command()
 def check(model: ModelArgument, precision: PrecisionOption = "fast", threads: ThreadsOption = 1) -> None:
     """Check whether a model works, how fast, and whether batches change its answers."""
-    path = find_model(model, read_settings())
-    typer.echo(check_model_folder(path, precision=precision, threads=threads).to_text())
+    settings = read_settings()
+    path = find_model(model, settings)
+    stuck = f"the check of {path} is not done after {MAX_CHECK_S:g} s: its graph may never end, so don't use it"
+    with end_if_stuck(MAX_CHECK_S, stuck):
+        report = check_model_folder(
+            path, precision=precision, threads=threads, providers=parse_providers(settings.model.providers)
+        )
+    typer.echo(report.to_text())
 
 
 @model_app.command("list")
@@ -66,7 +76,7 @@ def list_models() -> None:
 def add(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Model folder to copy into the registry.")],
     name: Annotated[
-        str | None, typer.Option("--name", help="Name in the registry. Default: the folder's name.")
+        str | None, typer.Option("--name", metavar="NAME", help="Name in the registry. Default: the folder's name.")
     ] = None,
 ) -> None:
     """Copy a model folder into the registry."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from service.audit.probs_archive import ProbsArchive
+from service.audit.probs_archive import ProbsArchive, find_types_without_inside
 from service.cli.files.audit_input import prepare_audit_input
 from service.cli.files.audit_run import AuditOutputs, count_cores, run_audit
 from service.cli.shared import score_options as opt
@@ -17,6 +17,7 @@ from service.cli.shared.label_maps import parse_label_map
 from service.cli.shared.model_options import ModelOption
 from service.cli.shared.options import ProgressOption
 from service.cli.shared.rejects import RejectHandler
+from service.cli.shared.terminal import print_stderr
 from service.contracts import DatasetSettings
 from service.inference.model.folder import ModelFolder, Precision
 from service.judging.class_source import ExternalClasses
@@ -81,6 +82,12 @@ def score(
         audit_input = prepare_audit_input(file_source, label_map, scheme=scheme, stop_on_error=rejects.stops_on_error)
         if archive is not None:
             audit_input = audit_input.attach_probs(archive)
+            if incomplete := find_types_without_inside(archive.classes):
+                print_stderr(
+                    f"warning: --probs has B-{incomplete[0]} and no I-{incomplete[0]}"
+                    f"{f' (and {len(incomplete) - 1} more types like it)' if len(incomplete) > 1 else ''}: every word that is "
+                    "labelled inside of an entity is doubted; add the class, or use classes without B- and I-"
+                )
         elif model is not None:
             audit_input = audit_input.drop_probabilities()
         source: ModelFolder | ExternalClasses

@@ -59,7 +59,7 @@ DatasetOption = Annotated[
     str | None,
     typer.Option(
         "--dataset",
-        metavar="D",
+        metavar="NAME",
         help="Train on what the service has stored of this dataset, with reviewers' corrections, instead of files.",
     ),
 ]
@@ -69,7 +69,7 @@ NameOption = Annotated[
         "--name",
         metavar="NAME",
         rich_help_panel=MODEL_PANEL,
-        help=f"Name of the model: {MODEL_NAME_RULE}. Default with --dataset D: D-v1, then D-v2 and so on.",
+        help=f"Name of the model: {MODEL_NAME_RULE}. Default with --dataset news: news-v1, then news-v2 and so on.",
     ),
 ]
 EncoderOption = Annotated[

@@ -12,8 +12,10 @@ from service.cli.shared.terminal import sanitize
 from service.datasets.waiting import WaitingDatasets, explain_waiting
 from service.errors import LabelwatchError, SettingsError
 from service.inference.classifier import Classifier
+from service.inference.providers import parse_providers
 from service.labels.unknown_labels import format_names
 from service.log.sqlite.admin import describe_log_file
+from service.log.sqlite.integrity import find_damage, find_log_damage
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log
@@ -69,6 +71,7 @@ def _run_checks() -> Iterator[CheckResult]:
         else _check_embedded_log(settings.log.path, topics)
     )
     yield from log_results
+    yield from _check_queue(settings.queue_path)
     if (
         folder is not None
         and all(result.ok for result in log_results)
@@ -101,7 +104,8 @@ def _read_usable_settings() -> tuple[Settings | None, list[str]]:
 
 
 def _check_model(folder: ModelFolder, settings: Settings) -> str:
-    classifier = Classifier(folder, threads=settings.model.threads)
+    providers = parse_providers(settings.model.providers)
+    classifier = Classifier(folder, threads=settings.model.threads, providers=providers)
     batching = "" if classifier.batching == "planned" else ", each sentence runs alone since batches change its answers"
     start = "start from its held-out words" if folder.held_out else f"start after {settings.worker.min_words} words"
     return f"{folder.name} ({folder.fingerprint[:12]}), {len(folder.labels)} classes, thresholds {start}{batching}"
@@ -130,12 +134,35 @@ def _check_embedded_log(path: Path, topics: Topics) -> Iterator[CheckResult]:
         yield CheckResult(False, "log", f"LABELWATCH_LOG_PATH: no permission to read and write {path}")
         return
     try:
-        reports = describe_log_file(path, topics)
+        damage = find_log_damage(path)
+        reports = [] if damage else describe_log_file(path, topics)
     except LabelwatchError as error:
         yield CheckResult(False, "log", f"LABELWATCH_LOG_PATH: {error}")
         return
+    if damage:
+        yield CheckResult(
+            False,
+            "log",
+            f"{path} is damaged: {'; '.join(damage)}. Stop labelwatch and restore a backup with `labelwatch restore`",
+        )
+        return
     size = pluralize(sum(report.records for report in reports), "record")
     yield CheckResult(True, "log", f"embedded, {path}, {size} in {topics.prefix}*")
+
+
+def _check_queue(path: Path) -> Iterator[CheckResult]:
+    """Checks the file of the review queue, if there is one."""
+    if not path.exists():
+        return
+    try:
+        damage = find_damage(path)
+    except LabelwatchError as error:
+        damage = [str(error)]
+    if damage:
+        remedy = "Restart the API: it builds the file again from the topics"
+        yield CheckResult(False, "queue", f"{path} is damaged: {'; '.join(damage)}. {remedy}")
+    else:
+        yield CheckResult(True, "queue", f"{path}, not damaged")
 
 
 def _check_kafka(kafka: KafkaSettings, topics: Topics) -> Iterator[CheckResult]:

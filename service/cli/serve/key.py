@@ -1,68 +1,208 @@
-"""`labelwatch key new`: creates a key for the API. Only its hash goes into the settings."""
+"""`labelwatch key new|list|rotate|revoke`: the keys of the API. Only the hash of a key is stored."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from service.contracts.base import DATASET_NAME_RULE, is_dataset_name
-from service.settings import ApiKey, KeyScope, read_settings
+from service.cli.shared.options import JsonOption
+from service.cli.shared.tables import render_table
+from service.contracts.roles import ROLE_DESCRIPTIONS, Role
+from service.errors import InvalidInput, LabelwatchError
+from service.settings import ApiKey, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.access.key_changes import KeyChange
+    from service.access.key_records import StoredKeys
+    from service.settings import ApiSettings, Settings
 
 key_app = typer.Typer(no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Who the key is for. Logs show this name.")]
-ScopeOption = Annotated[
-    KeyScope,
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="The same as --name with --print. Deprecated.", show_default=False)
+]
+NameOption = Annotated[
+    str | None,
     typer.Option(
-        "--scope",
-        help="`read` may read everything, `write` may also change it. `label-studio` is for the address of a model in "
-        "Label Studio, and one dataset.",
+        "--name", metavar="NAME", help="Who the key is for: a person or a program. Logs and decisions show this name."
     ),
 ]
+RequiredNameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the key.")]
+RoleOption = Annotated[
+    Role | None,
+    typer.Option(
+        "--role",
+        help="What the key may do. " + " ".join(f"`{role}` {text}." for role, text in ROLE_DESCRIPTIONS.items()),
+    ),
+]
+ScopeOption = Annotated[
+    Literal["read", "write", "label-studio"] | None,
+    typer.Option("--scope", help="The same as --role with --print; `write` is the role `admin`. Deprecated."),
+]
 DatasetOption = Annotated[
-    str | None, typer.Option("--dataset", help="The dataset of a key with the scope `label-studio`.")
+    list[str] | None,
+    typer.Option(
+        "--dataset", metavar="NAME", help="A dataset that the key is for; repeat it for several. Default: all datasets."
+    ),
+]
+PrintOption = Annotated[
+    bool,
+    typer.Option("--print", help="Store nothing: print the variable LABELWATCH_API_KEYS that accepts the key."),
 ]
 
 
 @key_app.command()
-def new(name: NameArgument, scope: ScopeOption = "read", dataset: DatasetOption = None) -> None:
-    """Create a key, and the setting that accepts it. The key itself is stored nowhere and shown only once."""
-    from service.api.http.auth import generate_key, hash_key
-    from service.api.http.path_keys import LABEL_STUDIO_PREFIX
+def new(
+    name_argument: NameArgument = None,
+    name: NameOption = None,
+    role: RoleOption = None,
+    scope: ScopeOption = None,
+    dataset: DatasetOption = None,
+    *,
+    print_setting: PrintOption = False,
+) -> None:
+    """Create a key. It is valid at once; only its hash is stored, and the key itself is shown only once."""
+    from service.access.audit_log import get_command_user
+    from service.access.key_changes import check_key_fields, create_key
 
-    if (scope == "label-studio") != (dataset is not None):
+    who = name or name_argument
+    if who is None:
+        raise typer.BadParameter("say who the key is for", param_hint="--name")
+    chosen: Role = role or ("admin" if scope == "write" else scope) or "read"
+    datasets = tuple(dict.fromkeys(dataset or ()))
+    settings = read_settings()
+    try:
+        check_key_fields(who, chosen, datasets)
+    except InvalidInput as error:
+        raise typer.BadParameter(error.problem, param_hint=_get_option(error)) from None
+    if any(key.name == who for key in settings.api.known_keys):
         raise typer.BadParameter(
-            "name the dataset of a key with the scope `label-studio`; other keys have none", param_hint="--dataset"
+            f"{who} has a key already: choose another name, or remove that key from LABELWATCH_API_KEYS first",
+            param_hint="--name",
         )
-    if dataset is not None and not is_dataset_name(dataset):
-        raise typer.BadParameter(DATASET_NAME_RULE, param_hint="--dataset")
-    api = read_settings().api
-    if any(key.name == name for key in api.known_keys):
-        raise typer.BadParameter(
-            f"{name} has a key already: choose another name, or remove that key from LABELWATCH_API_KEYS first",
-            param_hint="NAME",
-        )
+    if print_setting or name_argument is not None or scope is not None:
+        _print_setting(settings.api, who, chosen, datasets)
+        return
+    by = get_command_user()
+    key = _change(settings, lambda keys: create_key(keys, name=who, role=chosen, datasets=datasets, by=by))
+    typer.echo(key)
+    typer.echo(
+        f"This is the key of {who}, with the role {chosen}. It can't be shown again. {_explain_usage(settings.api, chosen, datasets)}",
+        err=True,
+    )
+
+
+@key_app.command("list")
+def show(*, as_json: JsonOption = False) -> None:
+    """List the keys: of LABELWATCH_API_KEYS and of the log, also revoked ones."""
+    settings = read_settings()
+    rows: list[dict[str, object]] = [
+        {"name": key.name, "role": key.role, "datasets": list(key.datasets) or None, "source": "settings"}
+        for key in settings.api.known_keys
+    ]
+    keys = _read_keys(settings)
+    for key in keys.keys:
+        fields = key.model_dump(mode="json", exclude={"digest"}, exclude_none=True)
+        rows.append({**fields, "datasets": list(key.datasets) or None, "source": "topic"})
+    if as_json:
+        typer.echo(json.dumps({"keys": rows, "unreadable": keys.unreadable}, ensure_ascii=False))
+        return
+    head = ["name", "role", "datasets", "source", "created", "by", "revoked"]
+    typer.echo(render_table(head, [_render_row(row) for row in rows]))
+    for name, reason in keys.unreadable.items():
+        typer.echo(f"the stored key of {name!r} can't be read, so it is not valid: {reason}", err=True)
+
+
+@key_app.command()
+def rotate(name: RequiredNameOption) -> None:
+    """Replace a key of the log by a new one with the same name, role and datasets. The old one stops working at once."""
+    from service.access.audit_log import get_command_user
+    from service.access.key_changes import rotate_key
+
+    key = _change(read_settings(), lambda keys: rotate_key(keys, name, by=get_command_user()))
+    typer.echo(key)
+    typer.echo(f"This is the new key of {name}. It can't be shown again. The old one stops working now.", err=True)
+
+
+@key_app.command()
+def revoke(name: RequiredNameOption) -> None:
+    """Make a key of the log invalid. Requests with it fail within a second."""
+    from service.access.audit_log import get_command_user
+    from service.access.key_changes import revoke_key
+
+    _change(read_settings(), lambda keys: revoke_key(keys, name, by=get_command_user()))
+    typer.echo(f"the key of {name} is revoked", err=True)
+
+
+def _read_keys(settings: Settings) -> StoredKeys:
+    from service.access.key_records import StoredKeys
+    from service.log.read import read_topic
+    from service.runtime.open_log import build_topics, open_log
+
+    if settings.kafka is None and not settings.log.path.exists():
+        return StoredKeys()
+    with closing(open_log(settings)) as log:
+        return StoredKeys(read_topic(log, build_topics(settings).keys))
+
+
+def _change(settings: Settings, build: Callable[[StoredKeys], KeyChange]) -> str:
+    """Writes a change, and returns the new key, if it makes one."""
+    from service.access.audit_log import get_command_actor
+    from service.access.key_changes import write_key_change
+    from service.access.key_records import StoredKeys
+    from service.log.read import read_topic
+    from service.runtime.open_log import build_topics, open_log
+
+    topics = build_topics(settings)
+    with closing(open_log(settings)) as log:
+        try:
+            change = build(StoredKeys(read_topic(log, topics.keys)))
+        except InvalidInput as error:
+            raise typer.BadParameter(error.problem, param_hint=_get_option(error)) from None
+        except LabelwatchError as error:
+            raise typer.BadParameter(str(error), param_hint="--name") from None
+        write_key_change(log, topics, change, get_command_actor())
+    return change.text or ""
+
+
+def _get_option(error: InvalidInput) -> str:
+    return "--dataset" if error.field == "datasets" else "--name"
+
+
+def _render_row(row: dict[str, object]) -> list[str]:
+    datasets = row["datasets"]
+    shown = ", ".join(map(str, datasets)) if isinstance(datasets, list) else "all"
+    rest = (str(row.get(name) or "")[:19] for name in ("created_at", "created_by", "revoked_at"))
+    return [str(row["name"]), str(row["role"]), shown, str(row["source"]), *rest]
+
+
+def _print_setting(api: ApiSettings, name: str, role: Role, datasets: tuple[str, ...]) -> None:
+    from service.access.key_text import generate_key, hash_key
+
     new_key = generate_key()
     known_keys = [key.format_setting() for key in api.known_keys]
-    setting = ",".join([*known_keys, ApiKey(name, scope, hash_key(new_key), dataset).format_setting()])
-    try:
-        type(api).model_validate({"keys": setting})
-    except ValueError as error:
-        raise typer.BadParameter(
-            "use at most 64 letters, digits, dots, dashes and underscores", param_hint="NAME"
-        ) from error
+    setting = ",".join([*known_keys, ApiKey(name, role, hash_key(new_key), datasets).format_setting()])
     typer.echo(new_key)
     typer.echo(f"LABELWATCH_API_KEYS={setting}")
     others = " (it keeps the keys that are set now)" if known_keys else ""
-    usage = "Clients send `Authorization: Bearer KEY`."
-    if dataset is not None:
-        usage = (
-            "In Label Studio, enter this address as the model's (Settings > Model > Connect Model), with the host by "
-            f"which it reaches this service: http://{api.host}:{api.port}{LABEL_STUDIO_PREFIX}{dataset}/KEY"
-        )
     typer.echo(
         f"The first line is the key: give it to {name}, it can't be shown again. The second is the variable to set for "
-        f"`labelwatch api` or `labelwatch up`{others}. {usage}",
+        f"`labelwatch api` or `labelwatch up`{others}. {_explain_usage(api, role, datasets)}",
         err=True,
+    )
+
+
+def _explain_usage(api: ApiSettings, role: Role, datasets: tuple[str, ...]) -> str:
+    from service.api.http.path_keys import LABEL_STUDIO_PREFIX
+
+    if role != "label-studio":
+        return "Clients send `Authorization: Bearer KEY`."
+    return (
+        "In Label Studio, enter this address as the model's (Settings > Model > Connect Model), with the host by "
+        f"which it reaches this service: http://{api.host}:{api.port}{LABEL_STUDIO_PREFIX}{datasets[0]}/KEY"
     )

@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
+from service.cli.shared.help import prepare_help
+
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
@@ -40,13 +42,16 @@ class LazyCommand(TyperCommand):
         """Imports the command and builds it."""
         module, _, attribute = self._target.partition(":")
         target = getattr(import_module(module), attribute)
+        command: Command
         if isinstance(target, typer.Typer):
-            group = get_group(target)
-            group.help = self.help
-            return group
-        app = typer.Typer(add_completion=False)
-        app.command(self.name)(target)
-        return get_command(app)
+            command = get_group(target)
+            command.help = self.help
+        else:
+            app = typer.Typer(add_completion=False)
+            app.command(self.name)(target)
+            command = get_command(app)
+        prepare_help(command, self.name or "")
+        return command
 
     def make_context(
         self,

@@ -28,5 +28,8 @@ PrecisionOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[
-    int, typer.Option("--threads", min=1, rich_help_panel=MODEL_PANEL, help="Threads of the onnxruntime session.")
+    int,
+    typer.Option(
+        "--threads", min=1, metavar="N", rich_help_panel=MODEL_PANEL, help="Threads of the onnxruntime session."
+    ),
 ]

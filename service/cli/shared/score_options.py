@@ -164,5 +164,7 @@ FailOnFlaggedOption = Annotated[
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option(min=1, rich_help_panel=MODEL_PANEL, help="Threads of the onnxruntime session. Default: all cores."),
+    typer.Option(
+        min=1, metavar="N", rich_help_panel=MODEL_PANEL, help="Threads of the onnxruntime session. Default: all cores."
+    ),
 ]

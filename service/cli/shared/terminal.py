@@ -26,16 +26,26 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]
 
 
 def check_writable(path: str) -> None:
-    """Checks before the work that the result can be written after it. Creates missing folders."""
+    """Checks before the work that the result can be written after it, to a file or to standard output."""
+    if path == STDOUT:
+        return
     target = Path(path)
+    if target.is_dir():
+        raise SettingsError(f"can't write {path}: it is a folder")
+    if not target.parent.is_dir():
+        raise SettingsError(f"can't write {path}: there is no folder {target.parent}: create it first")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise SettingsError(f"can't write {path}: no permission")
+
+
+def create_output_folder(path: str) -> None:
+    """Creates a folder for results before the work, so that they can be written after it."""
     try:
-        if target.is_dir():
-            raise SettingsError(f"can't write {path}: it is a folder")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(target if target.exists() else target.parent, os.W_OK):
-            raise SettingsError(f"can't write {path}: no permission")
+        Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"can't write {path}: {error.strerror or error}") from error
+        raise SettingsError(f"can't create {path}: {error.strerror or error}") from error
+    if not os.access(path, os.W_OK):
+        raise SettingsError(f"can't write to {path}: no permission")
 
 
 def check_distinct_paths(inputs: Iterable[str], outputs: Mapping[str, str | None]) -> None:

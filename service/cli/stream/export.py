@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.shared.terminal import STDOUT, open_output, print_stderr
+from service.cli.shared.terminal import STDOUT, check_writable, create_output_folder, open_output, print_stderr
+from service.contracts import DatasetSettings
 from service.errors import SettingsError
 from service.formats import FORMATS, choose_format, write_sentences
 from service.formats.text.restored_text import WriteContext
-from service.labels import LabelSet
-from service.review.stored_sentences import StoredSentences, correct_sentence, read_decisions
+from service.review.export import ExportSelection, select_sentences
+from service.review.stored_sentences import StoredSentences, read_decisions
 from service.runtime.dataset_schemes import DatasetSchemes
 from service.runtime.dataset_sentences import check_dataset_stored
 from service.runtime.dataset_settings import read_dataset_settings
@@ -44,7 +45,7 @@ def _check_format(name: str) -> str:
 DecisionsOption = Annotated[
     bool, typer.Option("--decisions", help="Write the labels that reviewers corrected. Without it, the given labels.")
 ]
-DatasetOption = Annotated[str, typer.Option(metavar="D", help="The dataset to export.")]
+DatasetOption = Annotated[str, typer.Option(metavar="NAME", help="The dataset to export.")]
 FormatOption = Annotated[
     str,
     typer.Option(
@@ -60,7 +61,7 @@ OutputOption = Annotated[
         "--output",
         "-o",
         metavar="FILE|FOLDER/",
-        help="Output file; - is standard output. A folder gets one file per format.",
+        help="Output file; - is standard output. A folder (ending in /) gets one file per format, and is created if it is missing.",
     ),
 ]
 ReviewerOption = Annotated[str | None, typer.Option(metavar="NAME", help="Use the decisions of this reviewer only.")]
@@ -82,32 +83,31 @@ def export(
     """
     if (reviewer is not None or decided_only) and not decisions:
         raise SettingsError("--reviewer and --decided-only need --decisions")
+    is_folder = output != STDOUT and (output.endswith("/") or Path(output).is_dir())
+    if is_folder:
+        create_output_folder(output)
+    else:
+        check_writable(output)
     settings = read_settings()
     topics = build_topics(settings)
     with open_existing_log(settings) as log:
         sentences = StoredSentences(log, topics, dataset).list_in_order()
-        review = read_decisions(log, topics, dataset)
         if not sentences:
             check_dataset_stored(log, topics, dataset)
         scheme = DatasetSchemes(settings, log, topics).get(dataset)
-        dataset_settings = read_dataset_settings(log, topics).get(dataset)
-    types = None if dataset_settings is None else dataset_settings.label_set
-    label_set = None if types is None else LabelSet.build(types, scheme)
+        dataset_settings = read_dataset_settings(log, topics).get(dataset) or DatasetSettings(name=dataset)
+        review = read_decisions(log, topics, dataset, overlap=dataset_settings.overlap)
+    selection = ExportSelection(decisions=decisions, decided_only=decided_only, reviewer=reviewer)
     outcomes: Counter[str] = Counter()
     exported: list[LabelledSentence] = []
-    for sentence in sentences:
-        in_force = review.get_decisions(sentence) if decisions else []
-        in_force = [decision for decision in in_force if reviewer in (None, decision.reviewer)]
-        if decided_only and not in_force:
-            continue
-        corrected = correct_sentence(sentence, in_force, scheme=scheme, label_set=label_set)
-        if corrected.problem is not None and outcomes["invalid"] < MAX_PRINTED_PROBLEMS:
-            print_stderr(f"{dataset}/{sentence.id}: the correction is not used: {corrected.problem}")
-        outcomes[corrected.outcome] += 1
-        exported.append(corrected.sentence)
+    for each in select_sentences(sentences, review, selection, scheme=scheme, types=dataset_settings.label_set):
+        if each.problem is not None and outcomes["invalid"] < MAX_PRINTED_PROBLEMS:
+            print_stderr(f"{dataset}/{each.sentence.id}: the correction is not used: {each.problem}")
+        outcomes[each.outcome] += 1
+        exported.append(each.sentence)
     write_export(exported, form, output, dataset=dataset, scheme=scheme)
     summary = _summarize_outcomes(outcomes) if decisions else ""
-    print_stderr(f"{pluralize(outcomes.total(), 'sentence')} of {dataset}{summary}")
+    print_stderr(f"{pluralize(len(exported), 'sentence')} of {dataset}{summary}")
 
 
 def write_export(
@@ -124,7 +124,7 @@ def write_export(
         by_format.setdefault(choose_format(sentence) if form == AUTO_FORMAT else form, []).append(sentence)
     if not by_format:
         by_format = {"jsonl" if form == AUTO_FORMAT else form: []}
-    is_folder = output != STDOUT and (output.endswith("/") or Path(output).is_dir())
+    is_folder = output != STDOUT and Path(output).is_dir()
     if len(by_format) > 1 and not is_folder:
         formats = ", ".join(f"{len(group):,} as {name}" for name, group in by_format.items())
         raise SettingsError(
@@ -133,21 +133,13 @@ def write_export(
         )
     for name, group in by_format.items():
         context = WriteContext(scheme)
-        path = _prepare_output_path(output, f"{dataset}.{name}{FORMATS[name].write_extension}") if is_folder else output
+        path = str(Path(output) / f"{dataset}{FORMATS[name].export_ending}") if is_folder else output
         with open_output(path) as file:
             write_sentences(file, name, group, context)
         if is_folder:
             print_stderr(f"{path}: {pluralize(len(group), 'sentence')}")
         for note in _list_notes(context):
             print_stderr(f"{name}: {note}")
-
-
-def _prepare_output_path(folder: str, name: str) -> str:
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(f"can't create {folder}: {error.strerror or error}") from error
-    return str(Path(folder) / name)
 
 
 def _list_notes(context: WriteContext) -> Iterator[str]:
@@ -162,6 +154,7 @@ def _summarize_outcomes(outcomes: Counter[str]) -> str:
         "ok": "found right",
         "uncorrected": "wrong, but nobody gave the right labels",
         "differ": "where reviewers differ: their labels are as given",
+        "adjudication": "in adjudication: not settled yet, their labels are as given",
         "invalid": "with a correction that is not valid: their labels are as given",
     }
     parts = [f"{outcomes[outcome]:,} {text}" for outcome, text in texts.items() if outcomes[outcome]]

@@ -18,6 +18,7 @@ from service.integrations.label_studio.client import LabelStudioClient
 from service.integrations.label_studio.open_flags import TaskState
 from service.integrations.label_studio.push import PredictionPusher, PredictionSync
 from service.log.read import POLL_INTERVAL_S
+from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 
@@ -65,7 +66,8 @@ def push_to_label_studio(
             label_map=label_map,
             dry_run=dry_run,
         )
-        task_state = TaskState(project, dataset)
+        overlaps = {name: each.overlap for name, each in read_dataset_settings(log, topics).items()}
+        task_state = TaskState(project, dataset, overlaps)
         with closing(log.follow(topics.review)) as review, closing(log.follow(topics.decisions)) as decisions:
             sync = PredictionSync(pusher, task_state, review, decisions)
             sync.catch_up()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from service.cli.shared.tables import render_table
-from service.cli.stream.dead_letters import read_dead_letters
 from service.contracts import Assessment
+from service.log.dead_letters import read_dead_letters
 from service.log.read import read_topic
 from service.text import pluralize
 

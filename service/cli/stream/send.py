@@ -43,6 +43,13 @@ UpdateOption = Annotated[
     ),
 ]
 AnnotatorOption = Annotated[str | None, typer.Option(metavar="NAME", help="Annotator of all sentences.")]
+BatchOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Delivery that all sentences are part of. Default: the sentence's own. `labelwatch accept` judges it.",
+    ),
+]
 IdPrefixOption = Annotated[
     str | None,
     typer.Option(
@@ -68,6 +75,7 @@ def send(
     dataset: DatasetOption = None,
     update: UpdateOption = False,
     annotator: AnnotatorOption = None,
+    batch: BatchOption = None,
     id_prefix: IdPrefixOption = None,
     on_error: OnErrorOption = "stop",
     progress: ProgressOption = None,
@@ -81,7 +89,7 @@ def send(
         format=input_files.format,
         id_prefix=id_prefix,
     )
-    overrides = _build_overrides(dataset=dataset, annotator=annotator, update=update)
+    overrides = _build_overrides(dataset=dataset, annotator=annotator, batch=batch, update=update)
     total = _count_valid_sentences(source, overrides) if on_error == "stop" and source.is_rereadable else None
     log_path = None if settings.kafka is not None else settings.log.path.absolute()
     is_new_log = log_path is not None and not log_path.exists()
@@ -129,8 +137,10 @@ def _send_records(
         raise StreamError(f"{error}; {progress}") from error
 
 
-def _build_overrides(*, dataset: str | None, annotator: str | None, update: bool) -> SentenceOverrides:
-    options: dict[str, Any] = {"dataset": dataset, "annotator": annotator, "update": update or None}
+def _build_overrides(
+    *, dataset: str | None, annotator: str | None, batch: str | None, update: bool
+) -> SentenceOverrides:
+    options: dict[str, Any] = {"dataset": dataset, "annotator": annotator, "batch": batch, "update": update or None}
     fields = {name: value for name, value in options.items() if value is not None}
     try:
         read_sentence({"tokens": ["x"], "labels": ["O"], **fields})

@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from service.cli.shared.options import FollowOption, JsonLinesOption
 from service.cli.shared.tables import format_timestamp
 from service.cli.shared.terminal import print_stderr, render_sentence, sanitize
-from service.cli.stream.dead_letters import DeadLetter
+from service.cli.stream.dead_letters import render_letter, render_letter_json
 from service.contracts import Assessment
+from service.log.dead_letters import DeadLetter
 from service.log.read import POLL_INTERVAL_S
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
@@ -39,7 +40,7 @@ class TailTopic(StrEnum):
 
 
 TopicArgument = Annotated[TailTopic, typer.Argument(metavar="TOPIC", help="Topic to print.", show_default=False)]
-LastOption = Annotated[int, typer.Option("--last", "-n", min=0, help="Number of records to start with.")]
+LastOption = Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="Number of records to start with.")]
 
 
 def tail(
@@ -129,7 +130,8 @@ def _print_records(records: Iterable[Record], render: Callable[[Record], str]) -
 
 def _choose_renderer(topic: TailTopic, as_json: bool) -> Callable[[Record], str]:
     if topic is TailTopic.DEAD_LETTERS:
-        return lambda record: DeadLetter(record).to_json() if as_json else DeadLetter(record).to_text()
+        render = render_letter_json if as_json else render_letter
+        return lambda record: render(DeadLetter(record))
     return _render_raw if as_json else _render_assessment
 
 

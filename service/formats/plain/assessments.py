@@ -6,6 +6,7 @@ import csv
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 from service.contracts import Assessment, WordScore
+from service.formats.io.spreadsheet_cells import neutralize_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,9 @@ def build_assessment_writer(stream: TextIO, form: OutputFormat) -> Callable[[str
         return write
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(ASSESSMENT_COLUMNS)
-    return lambda line, rank: rows.writerow(to_csv_row(Assessment.model_validate_json(line), rank))
+    return lambda line, rank: rows.writerow(
+        map(neutralize_cell, to_csv_row(Assessment.model_validate_json(line), rank))
+    )
 
 
 def to_csv_row(assessment: Assessment, rank: int) -> list[str]:

@@ -21,6 +21,7 @@ from service.formats.records import (
     WORD_FIELDS,
     FileRecord,
     ReadOptions,
+    find_batch,
     find_document,
     find_words,
     make_record,
@@ -115,6 +116,9 @@ def build_sentence_fields(
     document = find_document(record)
     if document is not None:
         fields["document"] = document
+    batch = find_batch(record)
+    if batch is not None:
+        fields["batch"] = batch
     label_fields = (options.label,) if options.label is not None else LABEL_FIELDS
     for ours, theirs in (("tokens", get_word_fields(options)), ("labels", label_fields)):
         present = next((name for name in theirs if record.get(name) is not None), None)

@@ -21,7 +21,7 @@ from service.formats.meta import (
     get_meta_text,
     pack_extra_fields,
 )
-from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS, find_document
+from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS, find_batch, find_document
 from service.formats.text.span_values import read_first_spans
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[Convert
     document = find_document(line, text_field=options.word)
     if document is not None:
         fields["document"] = document
+    batch = find_batch(line)
+    if batch is not None:
+        fields["batch"] = batch
     if fields.get("deleted") is not True:
         fields |= _convert_text(line, fields.get("meta"), options)
     yield fields

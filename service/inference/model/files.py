@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 # An ONNX graph names an external file of weights as the entry ("location", name) of a tensor's external_data.
-_EXTERNAL_DATA_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
+_LOCATION_KEY = b"\n\x08location"
+_EXTERNAL_DATA_LOCATION = re.compile(rb"\n\x08location(?:\x12([\x01-\xff]))?")
+_ENTRY_TAG, _VALUE_TAG = 0x6A, 0x12
+MAX_NAME_BYTES = 127  # of an external file: one byte holds its length
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -23,6 +26,8 @@ def read_json_object(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes())
     except OSError as error:
         raise ModelError(f"{path} can't be read ({error.strerror}): a model folder needs it") from error
+    except RecursionError:
+        raise ModelError(f"{path} is nested too deeply: copy or export it again") from None
     except ValueError as error:
         raise ModelError(f"{path} is not JSON ({error}): copy or export it again") from error
     if not isinstance(value, dict):
@@ -47,11 +52,31 @@ def find_external_data(graph: Path) -> list[Path]:
     try:
         with graph.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             for match in _EXTERNAL_DATA_LOCATION.finditer(content):
-                name = content[match.end() : match.end() + match[1][0]]
-                names.add(name.decode("utf-8", "replace"))
+                length = match[1]
+                name = (
+                    _find_value_before_key(content, match.start())
+                    if length is None
+                    else content[match.end() : match.end() + length[0]]
+                )
+                if length is not None and length[0] > MAX_NAME_BYTES:
+                    raise ModelError(f"{graph} names an external file with more than {MAX_NAME_BYTES} bytes: rename it")
+                if name is not None:
+                    names.add(name.decode("utf-8", "replace"))
     except (OSError, ValueError) as error:  # ValueError: mmap does not accept an empty file
         raise ModelError(f"{graph} can't be read ({error}): copy or export it again") from error
     return [resolve_inside(graph.parent, name, referenced_by=str(graph)) for name in sorted(names)]
+
+
+def _find_value_before_key(content: mmap.mmap, key_start: int) -> bytes | None:
+    """The value of an entry that has its key last, as protobuf allows; None: it is no entry of external data."""
+    for length in range(1, MAX_NAME_BYTES - len(_LOCATION_KEY) - 1):
+        start = key_start - length
+        if start < 4:
+            return None
+        entry_bytes = 2 + length + len(_LOCATION_KEY)
+        if content[start - 4 : start] == bytes((_ENTRY_TAG, entry_bytes, _VALUE_TAG, length)):
+            return content[start:key_start]
+    return None
 
 
 def hash_file(path: Path) -> str:

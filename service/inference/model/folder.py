@@ -19,6 +19,7 @@ from service.inference.model.manifest import (
     Manifest,
     OrtLevel,
     Precision,
+    read_held_out_f1,
     read_manifest,
 )
 
@@ -63,6 +64,7 @@ class ModelFolder:
     held_out_types: HeldOutSums | None
     fingerprint: str
     _manifest_digest: str = field(repr=False)
+    held_out_f1: float | None = None  # entity F1 on sentences that it was not trained on, if its manifest says so
 
     @classmethod
     def load(cls, path: Path, *, precision: Precision = "fast") -> ModelFolder:
@@ -101,6 +103,7 @@ class ModelFolder:
             _manifest_digest=hash_json(
                 {key: value for key, value in content.items() if key not in _INFORMATIONAL_KEYS}
             ),
+            held_out_f1=read_held_out_f1(content),
         )
 
     @property

@@ -14,6 +14,7 @@ from service.labels.detection import detect_class_scheme, merge_by_type
 from service.labels.schemes import Scheme
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 Precision = Literal["fast", "exact"]
@@ -104,6 +105,15 @@ class Manifest(BaseModel):
             ):
                 raise ValueError(f"`{name}` has a sum that is negative or larger than its count")
         return self
+
+
+def read_held_out_f1(content: Mapping[str, Any]) -> float | None:
+    """The F1 in `figures` of a manifest: cross-validated (`f1`, of `labelwatch train`) or of a test set (`test_f1`)."""
+    figures = content.get("figures")
+    if not isinstance(figures, dict):
+        return None
+    f1 = figures.get("f1", figures.get("test_f1"))
+    return float(f1) if isinstance(f1, float | int) and not isinstance(f1, bool) and 0 <= f1 <= 1 else None
 
 
 def read_manifest(folder: Path) -> tuple[Manifest, dict[str, Any]]:

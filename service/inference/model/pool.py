@@ -19,9 +19,10 @@ from service.contracts.defaults import MAX_LOADED_MODELS
 from service.errors import LabelwatchError, MissingModelError, ModelError
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
+from service.inference.providers import CPU_ONLY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from service.inference.model.registry import ModelRegistry
 
@@ -58,6 +59,7 @@ class ModelPool:
         *,
         classifier: Classifier | None = None,
         threads: int = 1,
+        providers: Sequence[str] = CPU_ONLY,
         max_loaded: int = MAX_LOADED_MODELS,
         on_load: Callable[[Classifier], None] | None = None,
         on_close: Callable[[Classifier], None] | None = None,
@@ -68,6 +70,7 @@ class ModelPool:
         self.default = default
         self._registry = registry
         self._threads = threads
+        self._providers = tuple(providers)
         self._max_loaded = max_loaded
         self._on_load = on_load
         self._on_close = on_close
@@ -103,6 +106,10 @@ class ModelPool:
                 "accept this one"
             )
         return folder
+
+    def list_names(self) -> list[str]:
+        """The models of the registry."""
+        return self._registry.list_names()
 
     def _check_entry(self, name: str) -> _RegistryEntry:
         entry, now = self._entries.get(name), time.monotonic()
@@ -174,7 +181,11 @@ class ModelPool:
 
     def _load(self, folder: ModelFolder) -> Classifier:
         is_default = folder is self.default
-        classifier = Classifier(folder, threads=self._threads) if is_default else self._load_unchanged(folder)
+        classifier = (
+            Classifier(folder, threads=self._threads, providers=self._providers)
+            if is_default
+            else self._load_unchanged(folder)
+        )
         logger.info(
             "model %s is loaded: %d classes, fingerprint %s",
             folder.path.name if folder.path.parent == self._registry.path else folder.name,
@@ -199,7 +210,7 @@ class ModelPool:
         try:
             if entry.folder is not folder:
                 raise ModelError(f"{folder.path} has changed")
-            classifier = Classifier(folder, threads=self._threads)
+            classifier = Classifier(folder, threads=self._threads, providers=self._providers)
             if self._read_signature(name) != entry.signature:
                 raise ModelError(f"{folder.path} has changed while it was read")
         except (LabelwatchError, OSError) as error:

@@ -28,8 +28,9 @@ def write_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
     with _open_scratch_folder(target) as scratch:
         new = scratch / target.name
         new.mkdir()
+        mode = new.stat().st_mode & 0o777
         yield new
-        new.chmod(0o755)  # a copy keeps the mode of its original; workers may run as another user
+        new.chmod(mode)  # a copy keeps the mode of its original
         for attempt in count():
             try:
                 new.replace(target)

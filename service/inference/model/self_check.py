@@ -11,8 +11,10 @@ from service.errors import InferenceError, ModelError
 from service.inference.classifier import Classifier
 from service.inference.graph_runner import MAX_BATCH_DEVIATION
 from service.inference.model.folder import ModelFolder
+from service.inference.providers import CPU_ONLY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from service.inference.graph_runner import Batching
@@ -68,10 +70,12 @@ class ModelCheckReport:
         return "\n".join([*(f"{key:<{width}}  {value}" for key, value in lines.items()), "The folder works."])
 
 
-def check_model_folder(path: Path, *, precision: Precision = "fast", threads: int = 1) -> ModelCheckReport:
+def check_model_folder(
+    path: Path, *, precision: Precision = "fast", threads: int = 1, providers: Sequence[str] = CPU_ONLY
+) -> ModelCheckReport:
     """Loads and runs the model. A broken one is a ModelError."""
     folder = ModelFolder.load(path, precision=precision)
-    classifier = Classifier(folder, threads=threads)
+    classifier = Classifier(folder, threads=threads, providers=providers)
     rng, words = random.Random(0), _SAMPLE_TEXT.split()
     sentences = [[rng.choice(words) for _ in range(rng.randint(4, 25))] for _ in range(_N_SENTENCES)]
     n_scored, started = 0, time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from typing import IO, TYPE_CHECKING, Any
@@ -12,10 +13,13 @@ from service.errors import InvalidInput, SettingsError, StreamError
 from service.formats.platforms.links import normalize_base_url
 
 if TYPE_CHECKING:
+    import http.client
     from email.message import Message
 
 DEFAULT_TIMEOUT_S = 30.0
-MAX_RESPONSE_BYTES = 500_000_000
+MAX_RESPONSE_BYTES = 100_000_000
+MAX_RESPONSE_S = 300.0  # of one answer, however slowly it drips
+CHUNK_BYTES = 1 << 16
 UNAUTHORIZED = 401
 FORBIDDEN = 403
 NOT_FOUND = 404
@@ -137,10 +141,11 @@ class LabelStudioClient:
         )
         try:
             with self._opener.open(request, timeout=self._timeout_s) as response:
-                raw = response.read(MAX_RESPONSE_BYTES)
+                raw = self._read_response(response)
         except urllib.error.HTTPError as error:
             with error:
-                raise LabelStudioRejectedError(error.code, error.read(500).decode(errors="replace")) from None
+                detail = error.read(500).decode(errors="replace")
+                raise LabelStudioRejectedError(error.code, self._hide_token(detail)) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise StreamError(f"{self.url} does not answer: {reason}") from None
@@ -148,6 +153,26 @@ class LabelStudioClient:
             return json.loads(raw) if raw else None
         except ValueError:
             raise self._build_wrong_address_error() from None
+
+    def _read_response(self, response: http.client.HTTPResponse) -> bytes:
+        deadline = time.monotonic() + MAX_RESPONSE_S
+        raw = bytearray()
+        while chunk := response.read1(CHUNK_BYTES):
+            raw += chunk
+            if len(raw) > MAX_RESPONSE_BYTES:
+                raise StreamError(
+                    f"{self.url} answers with more than {MAX_RESPONSE_BYTES:,} bytes: is the address right?"
+                )
+            if time.monotonic() > deadline:
+                raise StreamError(f"{self.url} has not sent its answer within {MAX_RESPONSE_S:g} s: try again later")
+        return bytes(raw)
+
+    def _hide_token(self, text: str) -> str:
+        """A server may repeat the token in its error, which is printed and logged."""
+        secrets = (self._token, self._authorization.partition(" ")[2])
+        for secret in secrets:
+            text = text.replace(secret, "****") if secret else text
+        return text
 
     def _build_wrong_address_error(self) -> StreamError:
         return StreamError(f"{self.url} does not answer like Label Studio: is the address right?")

@@ -12,7 +12,7 @@ from service.review.messages import ErasedAssessment, iterate_assessments, itera
 from service.review.review_state import ReviewState, is_task_deletion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from service.contracts import Assessment
     from service.log.protocol import Record
@@ -33,10 +33,11 @@ class TaskState:
     `deleted_ids` are the sentences that were deleted or erased, and whose task the topics may no longer name.
     """
 
-    def __init__(self, project: int, dataset: str | None) -> None:
+    def __init__(self, project: int, dataset: str | None, overlaps: Mapping[str, int] | None = None) -> None:
+        """`overlaps`: how many independent decisions the items of a dataset need, where it is more than one."""
         self._project = str(project)
         self._dataset = dataset
-        self._review: ReviewState[Assessment] = ReviewState()
+        self._review: ReviewState[Assessment] = ReviewState(overlaps)
         self._task_by_sentence: dict[SentenceKey, int] = {}
         self._sentences_by_task: dict[int, set[SentenceKey]] = defaultdict(set)
         self.deleted_ids: set[str] = set()
@@ -69,7 +70,7 @@ class TaskState:
     def _find_open_flag(self, assessment: Assessment) -> FlaggedAnnotation | None:
         if self._review.sentences.is_deleted(assessment):
             return None
-        decisions = self._review.get_decisions(assessment)
+        decisions = self._review.settle(assessment).counted
         outcome, labels = resolve_decisions(decisions, len(assessment.tokens))
         if outcome == "ok" or not (assessment.flags or labels):
             return None

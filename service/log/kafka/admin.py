@@ -58,7 +58,13 @@ def _admin(settings: KafkaSettings) -> Iterator[KafkaAdminClient]:
 
 
 def create_topics(
-    settings: KafkaSettings, topics: Topics, *, partitions: int, replication: int, min_isr: int
+    settings: KafkaSettings,
+    topics: Topics,
+    *,
+    partitions: int,
+    replication: int,
+    min_isr: int,
+    audit_ms: int | None = None,
 ) -> list[str]:
     """Creates the missing topics and returns what was created. It does not change existing topics.
 
@@ -71,7 +77,15 @@ def create_topics(
         for spec in topics.list_specs():
             if not reports[spec.name].exists:
                 count = spec.partitions or (source_partitions if spec.per_source_partition else partitions)
-                if _create_topic(client, spec, partitions=count, replication=replication, min_isr=min_isr):
+                retention_ms = audit_ms if spec.name == topics.audit else None
+                if _create_topic(
+                    client,
+                    spec,
+                    partitions=count,
+                    replication=replication,
+                    min_isr=min_isr,
+                    retention_ms=retention_ms,
+                ):
                     created.append(spec.name)
             elif spec.per_source_partition and reports[spec.name].partitions < source_partitions:
                 client.create_partitions({spec.name: source_partitions})
@@ -81,13 +95,20 @@ def create_topics(
 
 
 def _create_topic(
-    client: KafkaAdminClient, spec: TopicSpec, *, partitions: int, replication: int, min_isr: int
+    client: KafkaAdminClient,
+    spec: TopicSpec,
+    *,
+    partitions: int,
+    replication: int,
+    min_isr: int,
+    retention_ms: int | None = None,
 ) -> bool:
     configs = {
         "cleanup.policy": spec.cleanup_policy,
         "max.message.bytes": str(spec.max_message_bytes),
         "min.insync.replicas": str(min(min_isr, replication)),
         **(COMPACTED_TOPIC_CONFIG if spec.cleanup_policy == "compact" else {}),
+        **({} if retention_ms is None else {"retention.ms": str(retention_ms)}),
     }
     topic = {"num_partitions": partitions, "replication_factor": replication, "configs": configs}
     try:

@@ -20,6 +20,8 @@ from service.log.kafka.library_fixes.disposal import dispose
 from service.log.protocol import VersionConflict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafka import KafkaProducer
     from kafka.producer.future import FutureRecordMetadata
 
@@ -31,18 +33,29 @@ MAX_BACKOFF_S = 0.5
 
 
 def append_if_unchanged(
-    settings: KafkaSettings, output: Output, expected: RecordPosition | None, *, timeout: float
+    settings: KafkaSettings,
+    output: Output,
+    expected: RecordPosition | None,
+    *,
+    also: Sequence[Output] = (),
+    timeout: float,
 ) -> None:
     """Implements `Log.append_if_unchanged`."""
     deadline = time.monotonic() + timeout
-    while not _try_append(settings, output, expected, deadline):
+    while not _try_append(settings, output, expected, also, deadline):
         # A random pause: two writers that retry at the same moment would fence each other again.
         time.sleep(random.uniform(0, MAX_BACKOFF_S))
         if time.monotonic() >= deadline:
             raise StreamError(f"other writers change {output.topic} all the time: try again later")
 
 
-def _try_append(settings: KafkaSettings, output: Output, expected: RecordPosition | None, deadline: float) -> bool:
+def _try_append(
+    settings: KafkaSettings,
+    output: Output,
+    expected: RecordPosition | None,
+    also: Sequence[Output],
+    deadline: float,
+) -> bool:
     """Returns False if another writer has fenced this one."""
     transaction_ms = min(settings.transaction_timeout_ms, MAX_TRANSACTION_MS)
     delivery_ms = min(settings.delivery_timeout_ms, transaction_ms - 500)
@@ -60,9 +73,11 @@ def _try_append(settings: KafkaSettings, output: Output, expected: RecordPositio
                 return True  # an earlier attempt has written it, and its acknowledgement was lost
             raise VersionConflict(output)
         producer.begin_transaction()
-        futures.append(send(producer, output))
+        for each in (output, *also):
+            futures.append(send(producer, each))  # noqa: PERF401 - after an error it says which were sent
         producer.flush(timeout=delivery_ms / 1000)
-        futures[0].get(timeout=0)
+        for future in futures:
+            future.get(timeout=0)
         producer.commit_transaction()
     except CLIENT_ERRORS as error:
         if is_caused_by(error, WRITER_FENCED_ERRORS, futures):

@@ -12,6 +12,7 @@ from service.log.kafka.clients import PRODUCER_CLOSE_TIMEOUT_S, create_producer,
 from service.log.kafka.compare_and_set import append_if_unchanged
 from service.log.kafka.follower import KafkaFollower, follow
 from service.log.kafka.library_fixes.disposal import dispose
+from service.log.kafka.read_record import read_record
 from service.log.protocol import NothingAppended
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer
     from kafka.producer.future import FutureRecordMetadata
 
-    from service.log.protocol import Output, RecordPosition
+    from service.log.protocol import Output, Record, RecordPosition
     from service.settings.kafka import KafkaSettings
 
 
@@ -56,11 +57,16 @@ class KafkaLog:
                 self._append_producer = create_producer(self._settings)
             return self._append_producer
 
-    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:
-        append_if_unchanged(self._settings, output, expected, timeout=timeout)
+    def append_if_unchanged(
+        self, output: Output, expected: RecordPosition | None, *, also: Sequence[Output] = (), timeout: float = 30.0
+    ) -> None:
+        append_if_unchanged(self._settings, output, expected, also=also, timeout=timeout)
 
     def follow(self, topic: str) -> KafkaFollower:
         return follow(self._settings, topic)
+
+    def read_record(self, topic: str, partition: int, offset: int) -> Record | None:
+        return read_record(self._settings, topic, partition, offset)
 
     def close(self) -> None:
         with self._append_mutex, contextlib.suppress(*CLIENT_ERRORS):

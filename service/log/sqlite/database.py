@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from service.errors import StreamError
 from service.log.codec import decode_headers, encode_headers
 from service.log.protocol import Record
+from service.log.sqlite.guard import LogFileGuard
 from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
@@ -43,10 +44,12 @@ CREATE TABLE IF NOT EXISTS heads (topic TEXT PRIMARY KEY, next_offset INTEGER NO
 class LogDatabase:
     """One connection that several threads share. Every query runs inside `read_transaction` or `write_transaction`."""
 
-    def __init__(self, path: Path, topics: Topics) -> None:
+    def __init__(self, path: Path, topics: Topics, *, reserve_bytes: int = 0) -> None:
+        """`reserve_bytes`: free space on the disk below which nothing is written."""
         self._compacted = {spec.name for spec in topics.list_specs() if spec.cleanup_policy == "compact"}
         self._mutex = threading.RLock()
         self._db = _connect(path)
+        self.guard = LogFileGuard(path, reserve_bytes=reserve_bytes)
 
     @contextmanager
     def read_transaction(self) -> Iterator[None]:
@@ -59,15 +62,18 @@ class LogDatabase:
                 self._db.execute("COMMIT")
 
     @contextmanager
-    def write_transaction(self) -> Iterator[None]:
+    def write_transaction(self, *, frees_space: bool = False) -> Iterator[None]:
+        """Raises `StreamError` if the file is gone, or its disk is full and the block does not free space."""
         with self._mutex, _translate_errors():
+            if not frees_space:
+                self.guard.check()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+                self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:  # SQLite itself rolls back after some errors, such as a full disk
+                    self._db.execute("ROLLBACK")
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
@@ -165,7 +171,7 @@ def _translate_errors() -> AbstractContextManager[None]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _restrict_access(path)
     with _translate_errors():
         db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
@@ -176,7 +182,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.executescript(SCHEMA)
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        if version != SCHEMA_VERSION:  # a full disk must not keep the service from starting
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     return db
 
 

@@ -23,26 +23,39 @@ if TYPE_CHECKING:
 class SqliteLog:
     """A `Log` over one file."""
 
-    def __init__(self, path: Path, topics: Topics) -> None:
+    def __init__(self, path: Path, topics: Topics, *, reserve_bytes: int = 0) -> None:
+        """`reserve_bytes`: free space on the disk below which nothing is written."""
         self._topics = topics
-        self._database = LogDatabase(path, topics)
+        self._database = LogDatabase(path, topics, reserve_bytes=reserve_bytes)
 
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:  # noqa: ARG002 - SQLite's own time-out applies
         with self._database.write_transaction():
             for output in outputs:
                 self._database.insert(output)
 
-    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:  # noqa: ARG002 - as above
+    def append_if_unchanged(
+        self,
+        output: Output,
+        expected: RecordPosition | None,
+        *,
+        also: Sequence[Output] = (),
+        timeout: float = 30.0,  # noqa: ARG002 - as above
+    ) -> None:
         with self._database.write_transaction():
             last_offset = self._database.fetch_last_offset(output.topic, output.key)
             if last_offset is not None and (PARTITION, last_offset) != expected:
                 raise VersionConflict(output)
-            self._database.insert(output)
+            for each in (output, *also):
+                self._database.insert(each)
 
     def read(self, topic: str, offset: int, max_records: int, max_bytes: int = MAX_READ_BYTES) -> list[Record]:
         """Returns records from `offset` on, within both limits, but at least one record of any size if there is one."""
         with self._database.read_transaction():
             return self._database.fetch_records(topic, offset, max_records, max_bytes)
+
+    def read_record(self, topic: str, partition: int, offset: int) -> Record | None:
+        records = self.read(topic, offset, 1) if partition == PARTITION and offset >= 0 else []
+        return records[0] if records and records[0].offset == offset else None
 
     def follow(self, topic: str) -> SqliteFollower:
         with self._database.read_transaction():

@@ -37,15 +37,20 @@ class SqliteWorkerSession(SqliteLog):
     `exclusive` takes the lock of the file's worker. A replay does without: it writes to topics of its own.
     """
 
-    warnings: tuple[str, ...] = ()
     assignment_complete: bool = True
 
     def __init__(
-        self, path: Path, topics: Topics, *, retention: Retention | None = None, exclusive: bool = True
+        self,
+        path: Path,
+        topics: Topics,
+        *,
+        retention: Retention | None = None,
+        exclusive: bool = True,
+        reserve_bytes: int = 0,
     ) -> None:
         self._lock = _acquire_worker_lock(path) if exclusive else None
         try:
-            super().__init__(path, topics)
+            super().__init__(path, topics, reserve_bytes=reserve_bytes)
         except BaseException:
             self._release_lock()
             raise
@@ -53,6 +58,11 @@ class SqliteWorkerSession(SqliteLog):
         self._pruned_at = time.monotonic()
         self._next_offset: int | None = None  # none: the partition must be assigned (again)
         self._paused = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        reason = self._database.guard.reason
+        return (reason,) if reason else ()
 
     def poll_rebalance(self) -> Rebalance:
         if self._next_offset is not None:
@@ -72,13 +82,15 @@ class SqliteWorkerSession(SqliteLog):
             return RecordBatch({})
         deadline = time.monotonic() + timeout
         while True:
-            records = (
-                [] if self._paused else self.read(self._topics.sentences, self._next_offset, max_records, max_bytes)
-            )
+            # What can't be committed need not be judged.
+            is_paused = self._paused or bool(self._database.guard.reason)
+            records = [] if is_paused else self.read(self._topics.sentences, self._next_offset, max_records, max_bytes)
             if records:
                 self._next_offset = records[-1].offset + 1
                 return RecordBatch({PARTITION: records}, records[0].offset, frozenset({PARTITION}))
             if time.monotonic() >= deadline:
+                if self._database.guard.full_reason:
+                    self._prune_if_due(self._next_offset)
                 return RecordBatch({}, self._next_offset, frozenset({PARTITION}))
             time.sleep(POLL_INTERVAL_S)
 
@@ -101,9 +113,13 @@ class SqliteWorkerSession(SqliteLog):
         except StreamError as error:
             self._next_offset = None
             raise CommitRefused(str(error)) from error
-        if next_offset is not None and time.monotonic() - self._pruned_at >= PRUNE_INTERVAL_S:
+        if next_offset is not None:
+            self._prune_if_due(next_offset)
+
+    def _prune_if_due(self, consumed_offset: int) -> None:
+        if time.monotonic() - self._pruned_at >= PRUNE_INTERVAL_S:
             self._pruned_at = time.monotonic()
-            self.prune(next_offset)
+            self.prune(consumed_offset)
 
     def pause(self, partition: int, next_offset: int) -> None:
         if partition == PARTITION and self._next_offset is not None:
@@ -131,8 +147,13 @@ class SqliteWorkerSession(SqliteLog):
             self._lock.release()
 
 
+def get_worker_lock_path(path: Path) -> Path:
+    """The file whose lock the worker of a log holds."""
+    return path.with_name(f"{path.name}.lock")
+
+
 def _acquire_worker_lock(path: Path) -> FileLock:
     try:
-        return FileLock(path.with_name(f"{path.name}.lock"))
+        return FileLock(get_worker_lock_path(path))
     except BlockingIOError as error:
         raise StreamError(f"another worker is running on {path}: stop it, or use Kafka for several workers") from error

@@ -65,8 +65,8 @@ def has_controls(db: sqlite3.Connection, dataset: str) -> bool:
 
 
 def is_blind(db: sqlite3.Connection, dataset: str, share: float) -> bool:
-    """Whether the dataset has a control sample, or open items of an earlier one."""
-    query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' AND state = 'open' LIMIT 1"
+    """Whether the dataset has a control sample, or undecided items of an earlier one."""
+    query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' AND state IN ('open', 'adjudication') LIMIT 1"
     return share > 0 or db.execute(query, (dataset,)).fetchone() is not None
 
 

@@ -1,6 +1,6 @@
 """Facets: the short texts that the queue's filters look items up by, such as `["given", "PER"]`.
 
-An item has one facet per label, label pair, suspect kind, annotator, model and platform task.
+An item has one facet per label, label pair, suspect kind, annotator, batch, model and platform task.
 """
 
 from __future__ import annotations
@@ -35,12 +35,19 @@ def decode_task_facet(facet: str) -> PlatformTask:
 
 
 def build_facets(
-    flags: Iterable[Flag], suspects: Iterable[SuspectSpan], *, annotator: str | None, model: str
+    flags: Iterable[Flag],
+    suspects: Iterable[SuspectSpan],
+    *,
+    annotator: str | None,
+    model: str,
+    batch: str | None = None,
 ) -> set[str]:
     """The facets of an item, except that of its task. Labels are facets in full and by their type."""
     facets = {encode_facet("kind", suspect.kind) for suspect in suspects} | {encode_facet("model", model)}
     if annotator is not None:
         facets.add(encode_facet("annotator", annotator))
+    if batch is not None:
+        facets.add(encode_facet("batch", batch))
     for flag in flags:
         given_labels, suggested_labels = ({label, get_entity_type(label)} for label in (flag.given, flag.suggested))
         facets |= {encode_facet("given", label) for label in given_labels}

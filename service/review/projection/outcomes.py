@@ -5,16 +5,19 @@ Like the tables, they do not depend on the order in which the topics were read.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.contracts import Assessment
 from service.labels import get_entity_type
-from service.review.decisions import compute_majority_verdict, find_wrong_words, select_in_force
+from service.review.decisions import compute_majority_verdict, find_wrong_words
 from service.review.items import TASK_DELETION_STATE, build_shown
-from service.review.projection.tables import read_decisions, read_task_deletion, to_timestamp, to_utc_day
+from service.review.projection.decision_tables import list_decided_revisions, read_decisions_in_force
+from service.review.projection.tables import read_overlap, read_task_deletion, to_timestamp, to_utc_day
 from service.review.ranker import extract_reviewed_words
 from service.review.review_state import CLOSING_REASONS, derive_item_state, is_deleted_with_task
+from service.review.settlement import settle
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,26 +39,30 @@ class RankerExample:
 
 
 def update_outcomes(db: sqlite3.Connection, key: SentenceKey) -> dict[str, RankerExample]:
-    """Updates the state and the outcomes of an item. Returns the examples for the ranker, by reviewer."""
-    decisions = read_decisions(db, key)
+    """Updates the state and the outcomes of an item. Returns the examples for the ranker, by reviewer.
+
+    Only decisions that settle a revision count (see `settlement`).
+    """
+    overlap = read_overlap(db, key[0])
+    in_force = {revision: read_decisions_in_force(db, key, revision) for revision in list_decided_revisions(db, key)}
+    settlements = {revision: settle(decisions, overlap) for revision, decisions in in_force.items()}
     row = db.execute("SELECT no, revision, reason, state FROM items WHERE dataset = ? AND id = ?", key).fetchone()
     current: tuple[int, Shown] | None = None
     if row is not None:
         number, revision, reason, state = row
+        settlement = settlements.setdefault(revision, settle((), overlap))
         if state != TASK_DELETION_STATE:
             gone = is_deleted_with_task(revision, read_task_deletion(db, key[0], number))
-            state = derive_item_state(reason, select_in_force(decisions, revision), deleted_with_task=gone)
+            state = derive_item_state(reason, settlement, deleted_with_task=gone)
             db.execute("UPDATE items SET state = ? WHERE no = ?", (state, number))
-        needs_shown = any(decision.revision == revision and decision.shown is None for decision in decisions)
+        needs_shown = any(decision.shown is None for decision in in_force.get(revision, ()))
         if needs_shown and reason not in CLOSING_REASONS:
             (value,) = db.execute("SELECT value FROM bodies WHERE item = ?", (number,)).fetchone()
             current = (revision, build_shown(Assessment.model_validate_json(value), ranker_epoch=0))
     examples: dict[str, RankerExample] = {}
     by_revision: dict[int, list[ShownDecision]] = {}
-    for decision in decisions:
-        shown = decision.shown
-        if shown is None and current is not None and current[0] == decision.revision:
-            shown = current[1]
+    for decision in (each for _, settlement in sorted(settlements.items()) for each in settlement.counted):
+        shown = _find_shown(decision, current)
         if shown is None:
             continue  # about a revision that is gone, and another program recorded it without what it was about
         by_revision.setdefault(decision.revision, []).append((decision, shown))
@@ -63,7 +70,33 @@ def update_outcomes(db: sqlite3.Connection, key: SentenceKey) -> dict[str, Ranke
         if words is not None:
             examples[decision.reviewer] = RankerExample(shown.ranker_epoch, to_timestamp(decision.decided_at), words)
     _put_outcomes(db, key, by_revision)
+    db.execute("DELETE FROM answers WHERE dataset = ? AND id = ?", key)
+    for revision, decisions in in_force.items():
+        if settlements[revision].state != "open":  # until then the decisions are hidden
+            _put_answers(db, key, revision, [(each, _find_shown(each, current)) for each in decisions])
     return examples
+
+
+def _find_shown(decision: Decision, current: tuple[int, Shown] | None) -> Shown | None:
+    if decision.shown is None and current is not None and current[0] == decision.revision:
+        return current[1]
+    return decision.shown
+
+
+def _put_answers(
+    db: sqlite3.Connection, key: SentenceKey, revision: int, decisions: list[tuple[Decision, Shown | None]]
+) -> None:
+    """The labels that each of several independent reviewers finds right, for their agreement; NULL where it is not known."""
+    independent = [(decision, shown) for decision, shown in decisions if not decision.adjudication]
+    if len(independent) < 2:
+        return
+    for decision, shown in independent:
+        given = None if shown is None else shown.labels
+        labels = decision.labels if decision.verdict == "error" else given if decision.verdict == "ok" else None
+        if labels is not None and given is not None and len(labels) != len(given):
+            labels = None
+        value = None if labels is None else json.dumps(labels, ensure_ascii=False)
+        db.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (*key, revision, decision.reviewer, value))
 
 
 def _put_outcomes(db: sqlite3.Connection, key: SentenceKey, by_revision: dict[int, list[ShownDecision]]) -> None:
@@ -74,9 +107,9 @@ def _put_outcomes(db: sqlite3.Connection, key: SentenceKey, by_revision: dict[in
         if verdict is None:
             continue
         shown = shown_decisions[0][1]
-        days = (to_utc_day(decision.decided_at) or "" for decision, _ in shown_decisions if not decision.withdrawn)
+        days = (to_utc_day(decision.decided_at) or "" for decision, _ in shown_decisions)
         db.execute(
-            "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *key,
                 revision,
@@ -85,6 +118,7 @@ def _put_outcomes(db: sqlite3.Connection, key: SentenceKey, by_revision: dict[in
                 shown.inclusion_probability,
                 shown.annotator,
                 max(days, default="") or None,
+                shown.batch,
             ),
         )
         if shown.reason == "control":
@@ -106,7 +140,7 @@ def _compute_pair_outcomes(shown_decisions: list[ShownDecision], verdict: str) -
         return [(get_entity_type(flag.given), get_entity_type(flag.suggested), False) for flag in flags]
     wrong_words: set[int] = set()
     for decision, shown in shown_decisions:
-        if not decision.withdrawn and decision.verdict == "error":
+        if decision.verdict == "error":
             wrong_words |= find_wrong_words(decision, shown) or frozenset()
     if not wrong_words:
         flags = tuple(sorted(flags, key=lambda flag: flag.p_given)[:1])

@@ -19,20 +19,19 @@ from pydantic import ValidationError
 
 from service.contracts import Claim, Decision
 from service.datasets.settings_records import get_dataset_name, read_settings_record
-from service.errors import InvalidInput, StreamError
+from service.errors import InvalidInput, StateError, StreamError
 from service.review.messages import ErasedAssessment, parse_decision_record, parse_review_record
 from service.review.projection.control_sample import has_controls, position_all_controls, position_control
+from service.review.projection.decision_tables import drop_decision, list_decided_keys, put_claim, put_decision
 from service.review.projection.outcomes import update_outcomes
 from service.review.projection.revision_republisher import RevisionRepublisher
 from service.review.projection.tables import (
-    drop_decision,
     drop_item,
     find_items_of_task,
-    put_claim,
-    put_decision,
     put_item,
     put_ranker,
     put_settings,
+    read_overlap,
     read_ranker_settings,
 )
 from service.review.ranker import Ranker
@@ -57,7 +56,11 @@ logger = logging.getLogger(__name__)
 class ReviewProjector:
     """One thread runs it. Any thread may read its properties."""
 
-    def __init__(self, log: Log, topics: Topics, file: QueueFile) -> None:
+    def __init__(
+        self, log: Log, topics: Topics, file: QueueFile, *, get_disk_error: Callable[[], str] = lambda: ""
+    ) -> None:
+        """`get_disk_error`: why nothing should be written to the file's disk; empty if it has space."""
+        self._get_disk_error = get_disk_error
         self._log = log
         self._file = file
         self._handlers: tuple[tuple[str, Callable[[sqlite3.Connection, Record], None]], ...] = (
@@ -88,9 +91,11 @@ class ReviewProjector:
             while not stop.is_set():
                 try:
                     record_count = self.step()
-                except StreamError as error:
+                except (StreamError, StateError) as error:
+                    if isinstance(error, StateError):  # the file may be behind the followers: it is built again
+                        self.close()
                     if self.error is None:
-                        logger.warning("the review queue waits for the log: %s", error)
+                        logger.warning("the review queue waits: %s", error)
                     self.error = str(error)
                     stop.wait(ERROR_RETRY_INTERVAL_S)
                     continue
@@ -106,6 +111,8 @@ class ReviewProjector:
         When there are none, it appends to the review topic the newest revision of each sentence whose last record is an
         older one (see `revision_republisher`), and returns their number.
         """
+        if self._caught_up and (reason := self._get_disk_error()):
+            raise StreamError(reason)
         followers = self._ensure_followers()
         total = 0
         for follower, (_, apply) in zip(followers, self._handlers, strict=True):
@@ -179,14 +186,16 @@ class ReviewProjector:
     # -- one message -----------------------------------------------------------------------------------------------
 
     def _apply_settings(self, db: sqlite3.Connection, record: Record) -> None:
-        if record.value is None:
-            dataset = get_dataset_name(record)
+        settings = None if record.value is None else read_settings_record(record)
+        dataset = get_dataset_name(record) if settings is None else settings.name
+        overlap = read_overlap(db, dataset)
+        if settings is None:
             db.execute("DELETE FROM settings WHERE dataset = ?", (dataset,))
-            self._datasets_to_fit.add(dataset)
+        elif not put_settings(db, settings):
             return
-        settings = read_settings_record(record)
-        if put_settings(db, settings):
-            self._datasets_to_fit.add(settings.name)
+        self._datasets_to_fit.add(dataset)
+        if read_overlap(db, dataset) != overlap:
+            self._changed_keys.update(list_decided_keys(db, dataset))
 
     def _apply_assessment(self, db: sqlite3.Connection, record: Record) -> None:
         message = parse_review_record(record)
@@ -221,7 +230,7 @@ class ReviewProjector:
         if isinstance(message, Decision):
             put_decision(db, message, record.value or b"")
         else:
-            drop_decision(db, *message)
+            drop_decision(db, message)
         self._changed_keys.add((message.dataset, message.id))
 
     def _update_examples(self, key: SentenceKey, examples: dict[str, RankerExample]) -> None:

@@ -1,6 +1,6 @@
-"""The tables of the review queue: their schema, and how settings, assessments and decisions are written to them.
+"""The tables of the review queue: their schema, and how settings and assessments are written to them.
 
-After every function here, the tables depend only on the newest message of each key, whatever order the topics and their
+After every function here and in `decision_tables`, the tables depend only on the newest message of each key, whatever order the topics and their
 partitions are read in. So all replicas, and a queue that is built again, agree.
 """
 
@@ -11,18 +11,19 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.contracts import Decision, PlatformTask
+from service.contracts import DatasetSettings, PlatformTask
 from service.log.codec import encode_headers
 from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
 from service.review.projection.facets import TASK_FACET_GLOB, build_facets, decode_task_facet, encode_task_facet
 from service.review.ranker import WordKind, find_word_kinds
 from service.review.review_state import derive_item_state, is_task_deletion, supersedes
+from service.review.settlement import Settlement
 from service.statistics.sampling import DrawPurpose, draw_uniform
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from service.contracts import Assessment, Claim, DatasetSettings
+    from service.contracts import Assessment
     from service.log.protocol import Record
     from service.review.ranker import Ranker, TypePair
     from service.review.review_state import SentenceKey
@@ -32,8 +33,9 @@ CREATE TABLE items (
     no INTEGER PRIMARY KEY, dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, reason TEXT NOT NULL,
     state TEXT NOT NULL, rank REAL NOT NULL, tie REAL NOT NULL, priority REAL, score REAL, draw REAL NOT NULL,
     shown_priority REAL, shown_score REAL, inclusion REAL,
-    annotator TEXT, day TEXT, scored_at REAL, lowest_scores TEXT NOT NULL, UNIQUE (dataset, id)
+    annotator TEXT, day TEXT, scored_at REAL, lowest_scores TEXT NOT NULL, batch TEXT, UNIQUE (dataset, id)
 );
+CREATE INDEX items_of_batch ON items (dataset, batch) WHERE batch IS NOT NULL;
 CREATE INDEX items_in_order ON items (state, rank, tie, dataset, id);
 CREATE INDEX items_of_dataset ON items (dataset, state, rank, tie, id);
 CREATE INDEX items_on_the_ring ON items (dataset, reason, draw);
@@ -47,10 +49,13 @@ CREATE VIRTUAL TABLE texts USING fts5(
     words, columnsize = 0, tokenize = "unicode61 remove_diacritics 2 categories 'L* M* N* S* Co'"
 );
 CREATE TABLE decisions (
-    dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, revision INTEGER NOT NULL,
-    verdict TEXT NOT NULL, day TEXT, value BLOB NOT NULL, PRIMARY KEY (dataset, id, reviewer)
+    dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, adjudication INTEGER NOT NULL,
+    revision INTEGER NOT NULL, verdict TEXT NOT NULL, decided_at REAL NOT NULL, value BLOB NOT NULL,
+    PRIMARY KEY (dataset, id, reviewer, adjudication)
 );
 CREATE INDEX decisions_by_verdict ON decisions (verdict, reviewer, dataset, id, revision);
+CREATE INDEX decisions_by_time ON decisions (decided_at);
+CREATE INDEX decisions_in_force ON decisions (dataset, id, revision, adjudication, reviewer) WHERE verdict <> 'withdrawn';
 CREATE TABLE claims (
     dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, until REAL NOT NULL, partition INTEGER NOT NULL,
     offset INTEGER NOT NULL, PRIMARY KEY (dataset, id, reviewer)
@@ -58,7 +63,12 @@ CREATE TABLE claims (
 CREATE INDEX claims_in_order ON claims (dataset, id, partition, offset, until);
 CREATE TABLE outcomes (
     dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL,
-    inclusion REAL, annotator TEXT, day TEXT, PRIMARY KEY (dataset, id, revision)
+    inclusion REAL, annotator TEXT, day TEXT, batch TEXT, PRIMARY KEY (dataset, id, revision)
+) WITHOUT ROWID;
+CREATE INDEX outcomes_of_batch ON outcomes (dataset, batch) WHERE batch IS NOT NULL;
+CREATE TABLE answers (
+    dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, reviewer TEXT NOT NULL, labels TEXT,
+    PRIMARY KEY (dataset, id, revision, reviewer)
 ) WITHOUT ROWID;
 CREATE TABLE pairs (
     dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, given TEXT NOT NULL, suggested TEXT NOT NULL,
@@ -66,11 +76,26 @@ CREATE TABLE pairs (
 );
 CREATE INDEX pairs_of_item ON pairs (dataset, id);
 CREATE TABLE settings (
-    dataset TEXT PRIMARY KEY, version INTEGER NOT NULL, ranker TEXT NOT NULL, epoch INTEGER NOT NULL, share REAL NOT NULL
+    dataset TEXT PRIMARY KEY, version INTEGER NOT NULL, ranker TEXT NOT NULL, epoch INTEGER NOT NULL, share REAL NOT NULL,
+    overlap INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE rankers (dataset TEXT PRIMARY KEY, offsets TEXT NOT NULL, pair_offsets TEXT NOT NULL) WITHOUT ROWID;
 """
-TABLES = ("items", "bodies", "facets", "texts", "decisions", "claims", "outcomes", "pairs", "settings", "rankers")
+TABLES = (
+    "items",
+    "bodies",
+    "facets",
+    "texts",
+    "decisions",
+    "claims",
+    "outcomes",
+    "answers",
+    "pairs",
+    "settings",
+    "rankers",
+)
+DEFAULT_OVERLAP = DatasetSettings().overlap
+OPEN_SETTLEMENT = Settlement("open")
 MIN_TIMESTAMP = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 MAX_TIMESTAMP = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
@@ -100,10 +125,23 @@ def put_settings(db: sqlite3.Connection, settings: DatasetSettings) -> bool:
     if row is not None and settings.version < row[0]:
         return False
     db.execute(
-        "INSERT OR REPLACE INTO settings VALUES (?, ?, ?, ?, ?)",
-        (settings.name, settings.version, settings.ranker, settings.ranker_epoch, settings.control_share),
+        "INSERT OR REPLACE INTO settings VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            settings.name,
+            settings.version,
+            settings.ranker,
+            settings.ranker_epoch,
+            settings.control_share,
+            settings.overlap,
+        ),
     )
     return True
+
+
+def read_overlap(db: sqlite3.Connection, dataset: str) -> int:
+    """How many independent decisions an item of the dataset needs."""
+    row = db.execute("SELECT overlap FROM settings WHERE dataset = ?", (dataset,)).fetchone()
+    return DEFAULT_OVERLAP if row is None else int(row[0])
 
 
 def read_ranker_settings(db: sqlite3.Connection, dataset: str) -> tuple[str, int, float]:
@@ -156,15 +194,15 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
     priority, score = _discard_non_finite(assessment.priority), _discard_non_finite(assessment.score)
     number = db.execute(
         "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
-        " shown_score, inclusion, annotator, day, scored_at, lowest_scores)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " shown_score, inclusion, annotator, day, scored_at, lowest_scores, batch)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *key,
             assessment.revision,
             assessment.reason,
             TASK_DELETION_STATE
             if is_task_deletion(assessment)
-            else derive_item_state(assessment.reason, (), deleted_with_task=False),
+            else derive_item_state(assessment.reason, OPEN_SETTLEMENT, deleted_with_task=False),
             ranker.rank(priority, lowest_scores),
             1.0 if priority is None else priority,
             priority,
@@ -177,6 +215,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             to_utc_day(assessment.scored_at),
             to_timestamp(assessment.scored_at),
             json.dumps([[*kind, lowest] for kind, lowest in lowest_scores]),
+            None if assessment.update else assessment.batch,
         ),
     ).lastrowid
     db.execute(
@@ -189,6 +228,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
         select_suspects(assessment),
         annotator=assessment.annotator,
         model=assessment.model.name,
+        batch=assessment.batch,
     )
     task = PlatformTask.from_sentence(assessment)
     if task is not None:
@@ -242,42 +282,3 @@ def compute_lowest_by_kind(assessment: Assessment) -> list[tuple[WordKind, float
 
 def _decode_lowest_scores(text: str) -> list[tuple[WordKind, float]]:
     return [(WordKind(given, suggested), score) for given, suggested, score in json.loads(text)]
-
-
-# -- decisions and claims ----------------------------------------------------------------------------------------------
-
-
-def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> None:
-    db.execute(
-        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            decision.dataset,
-            decision.id,
-            decision.reviewer,
-            decision.revision,
-            "withdrawn" if decision.withdrawn else decision.verdict,
-            to_utc_day(decision.decided_at),
-            value,
-        ),
-    )
-
-
-def drop_decision(db: sqlite3.Connection, dataset: str, sentence_id: str, reviewer: str) -> None:
-    key = (dataset, sentence_id, reviewer)
-    db.execute("DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ?", key)
-
-
-def read_decisions(db: sqlite3.Connection, key: SentenceKey) -> list[Decision]:
-    """The last decision of each reviewer, withdrawn ones and those about other revisions included."""
-    rows = db.execute("SELECT value FROM decisions WHERE dataset = ? AND id = ? ORDER BY reviewer", key)
-    return [Decision.model_validate_json(value) for (value,) in rows]
-
-
-def put_claim(db: sqlite3.Connection, claim: Claim, record: Record) -> None:
-    """A claim that is prolonged before it ends keeps its position ahead of the claims that came in between."""
-    key = (claim.dataset, claim.id, claim.reviewer)
-    query = "SELECT partition, offset FROM claims WHERE dataset = ? AND id = ? AND reviewer = ? AND until > ?"
-    position = db.execute(query, (*key, record.timestamp_ms / 1000)).fetchone() or record.position
-    db.execute("DELETE FROM claims WHERE dataset = ? AND id = ? AND reviewer = ?", key)
-    if claim.until is not None:
-        db.execute("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", (*key, to_timestamp(claim.until), *position))

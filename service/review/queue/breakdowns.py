@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from service.contracts import Message
 
@@ -19,7 +19,7 @@ INCLUDES_CONTROLS_NOTE = "flagged items and open control sentences"
 # control sentences. An item that was deleted with its task is not counted, like one that was deleted by itself.
 FROM_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
 FROM_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
-WHERE_REVIEWED = "(state = 'open' OR (state = 'decided' AND reason = 'flagged'))"
+WHERE_REVIEWED = "(state IN ('open', 'adjudication') OR (state = 'decided' AND reason = 'flagged'))"
 
 
 class Annotator(Message):
@@ -56,6 +56,32 @@ def count_by_annotator(db: sqlite3.Connection, dataset: str | None) -> tuple[Ann
     annotators = [Annotator(annotator=name, **n) for name, n in counts.items()]
     annotators.sort(key=lambda annotator: (-annotator.items, -annotator.decided, annotator.annotator or ""))
     return tuple(annotators[:MAX_ANNOTATORS])
+
+
+class AnnotatorCounts(NamedTuple):
+    """Counts of one annotator and dataset. `confirmed_errors` includes control sentences, which nothing had flagged."""
+
+    items: int = 0
+    decided: int = 0
+    confirmed_errors: int = 0
+
+
+def count_annotators(db: sqlite3.Connection, dataset: str) -> dict[str, AnnotatorCounts]:
+    """Items in review as in the queue, and what reviewers decided."""
+    counts = {
+        name: AnnotatorCounts(items)
+        for name, items in db.execute(
+            f"SELECT annotator, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} AND annotator IS NOT NULL GROUP BY annotator",
+            (dataset, dataset),
+        )
+    }
+    for name, decided, errors in db.execute(
+        "SELECT annotator, count(*), sum(verdict = 'error') FROM outcomes"
+        " WHERE dataset = ? AND annotator IS NOT NULL GROUP BY annotator",
+        (dataset,),
+    ):
+        counts[name] = AnnotatorCounts(counts.get(name, AnnotatorCounts()).items, decided, errors)
+    return counts
 
 
 def count_by_reviewer(db: sqlite3.Connection, dataset: str | None) -> tuple[Reviewer, ...]:

@@ -32,23 +32,36 @@ if TYPE_CHECKING:
 
 SqlValues: TypeAlias = "list[str | float | int | None]"
 MAX_PAGE_SIZE: Final = 200
+# A decision ends its reviewer's claim. The claim is not withdrawn in the log: claims and decisions are in different
+# partitions, and a replica that reads the withdrawal first would hand out an item that has all its decisions.
+ACTIVE_CLAIM: Final = (
+    "claims.until > ? AND NOT EXISTS (SELECT 1 FROM decisions AS own WHERE own.dataset = claims.dataset"
+    " AND own.id = claims.id AND own.reviewer = claims.reviewer AND own.revision = items.revision"
+    " AND own.verdict <> 'withdrawn')"
+)
 INVALID_CURSOR: Final = "it is not a cursor of this queue: use `next` of the previous page"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFilter:
-    """Selects items; labels in full or by their type. `reviewer` leaves out the items that others have open.
+    """Selects items; labels in full or by their type. `datasets`: only items of these.
+
+    `viewer` is the reviewer who looks: of open items, those that they have decided are left out. `reviewer` also leaves out
+    the items that others have open.
 
     `q` searches the words (see `build_search_match`), `phrases` for any of these sequences of words. `verdict` and `decided_by` are of one decision in force.
     """
 
     dataset: str | None = None
+    datasets: tuple[str, ...] | None = None
     given: str | None = None
     suggested: str | None = None
     annotator: str | None = None
+    batch: str | None = None
     kind: SuspectKind | None = None
     state: ItemState | Literal["all"] = "open"
     reviewer: str | None = None
+    viewer: str | None = None
     q: str | None = None
     phrases: tuple[tuple[str, ...], ...] = ()
     verdict: Verdict | None = None
@@ -58,6 +71,8 @@ class QueueFilter:
     def __post_init__(self) -> None:
         if self.state not in (*ITEM_STATES, "all"):
             raise InvalidInput(f"{self.state!r} is not one of {', '.join(ITEM_STATES)}, all", field="state")
+        if self.reviewer is not None and self.viewer is None:
+            object.__setattr__(self, "viewer", self.reviewer)
 
     @property
     def criteria(self) -> list[Criterion]:
@@ -68,7 +83,7 @@ class QueueFilter:
         if self.phrases:
             criteria.append(build_words_criterion(build_phrases_match(self.phrases)))
         if self.verdict is not None or self.decided_by is not None:
-            criteria.append(build_decision_criterion(self.verdict, self.decided_by))
+            criteria.append(build_decision_criterion(self.verdict, self.decided_by, self.viewer))
         return criteria + [build_facet_criterion(facet) for facet in self._facets]
 
     @property
@@ -80,7 +95,12 @@ class QueueFilter:
             facets.append(encode_facet("given", self.given))
         elif self.suggested is not None:
             facets.append(encode_facet("suggested", self.suggested))
-        for name, value in (("annotator", self.annotator), ("kind", self.kind), ("model", self.model)):
+        for name, value in (
+            ("batch", self.batch),
+            ("annotator", self.annotator),
+            ("kind", self.kind),
+            ("model", self.model),
+        ):
             if value is not None:
                 facets.append(encode_facet(name, value))
         return facets
@@ -117,7 +137,22 @@ class QueuePosition:
 def build_page_query(
     queue_filter: QueueFilter, *, limit: int, after: str | None, now: float, rare: Criterion | None
 ) -> tuple[str, SqlValues]:
-    """The query for the items of a page, and for one more: if it exists, there is a next page.
+    """The query for the items of a page, and for one more: if it exists, there is a next page."""
+    source, where, values = _build_conditions(queue_filter, now=now, rare=rare)
+    if after is not None:
+        position = QueuePosition.from_cursor(after)
+        where.append("(items.rank, items.tie, items.dataset, items.id) > (?, ?, ?, ?)")
+        values += [position.rank, position.tie, position.dataset, position.id]
+    values.append(limit + 1)
+    order = "items.rank, items.tie, items.dataset, items.id"
+    # All the parts are constants of this module and of `criteria`.
+    return f"SELECT items.no FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?", values  # noqa: S608
+
+
+def _build_conditions(
+    queue_filter: QueueFilter, *, now: float, rare: Criterion | None
+) -> tuple[str, list[str], SqlValues]:
+    """The source of the rows, the conditions and their values.
 
     `rare` is a criterion of the filter that few items meet: the query starts from them.
     """
@@ -130,32 +165,46 @@ def build_page_query(
     if queue_filter.dataset is not None:
         where.append("items.dataset = ?")
         values.append(queue_filter.dataset)
+    if queue_filter.datasets is not None:
+        where.append(f"items.dataset IN ({', '.join('?' * len(queue_filter.datasets))})")
+        values += queue_filter.datasets
     where.append("items.state <> ?" if queue_filter.state == "all" else "items.state = ?")
     values.append(TASK_DELETION_STATE if queue_filter.state == "all" else queue_filter.state)
-    if after is not None:
-        position = QueuePosition.from_cursor(after)
-        where.append("(items.rank, items.tie, items.dataset, items.id) > (?, ?, ?, ?)")
-        values += [position.rank, position.tie, position.dataset, position.id]
     for criterion in queue_filter.criteria:
         if criterion != rare:
             where.append(criterion.check)
             values += criterion.values
+    decider = queue_filter.viewer if queue_filter.state == "open" else queue_filter.reviewer
+    if decider is not None and queue_filter.state in ("open", "adjudication"):
+        where.append(
+            "NOT EXISTS (SELECT 1 FROM decisions AS own WHERE own.dataset = items.dataset AND own.id = items.id"
+            " AND own.reviewer = ? AND own.revision = items.revision AND own.verdict <> 'withdrawn')"
+        )
+        values.append(decider)
     if queue_filter.reviewer is not None:
         where.append(
-            "coalesce((SELECT claims.reviewer FROM claims WHERE claims.dataset = items.dataset AND claims.id = items.id"
-            " AND claims.until > ? ORDER BY claims.partition, claims.offset LIMIT 1), ?) = ?"
+            "coalesce((SELECT claims.reviewer FROM claims WHERE claims.dataset = items.dataset AND claims.id = items.id"  # noqa: S608 - a constant
+            f" AND {ACTIVE_CLAIM} ORDER BY claims.partition, claims.offset LIMIT 1), ?) = ?"
         )
         values += [now, queue_filter.reviewer, queue_filter.reviewer]
-    values.append(limit + 1)
-    order = "items.rank, items.tie, items.dataset, items.id"
-    # All the parts are constants of this module and of `criteria`.
-    return f"SELECT items.no FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?", values  # noqa: S608
+    return source, where, values
 
 
 def select_page(
     db: sqlite3.Connection, queue_filter: QueueFilter, *, limit: int, after: str | None = None, now: float
 ) -> list[int]:
     """The numbers of the items of a page, and of the item after it."""
-    rare = next((criterion for criterion in queue_filter.criteria if is_rare(db, criterion)), None)
+    rare = _find_rare(db, queue_filter)
     query, values = build_page_query(queue_filter, limit=limit, after=after, now=now, rare=rare)
     return [number for (number,) in db.execute(query, values)]
+
+
+def count_matching(db: sqlite3.Connection, queue_filter: QueueFilter, *, now: float) -> int:
+    """The number of items on all pages."""
+    source, where, values = _build_conditions(queue_filter, now=now, rare=_find_rare(db, queue_filter))
+    query = f"SELECT count(*) FROM {source} WHERE {' AND '.join(where)}"  # noqa: S608 - constants, as above
+    return int(db.execute(query, values).fetchone()[0])
+
+
+def _find_rare(db: sqlite3.Connection, queue_filter: QueueFilter) -> Criterion | None:
+    return next((criterion for criterion in queue_filter.criteria if is_rare(db, criterion)), None)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from service.contracts import Assessment, Message
-from service.review.items import TASK_DELETION_STATE
+from service.review.items import ITEM_STATES, TASK_DELETION_STATE
+from service.review.likelihood import LikelihoodBands, read_bands
 from service.review.projection.tables import read_ranker_offsets, read_ranker_pair_offsets
 from service.review.queue.breakdowns import (
     FROM_FACETS,
@@ -24,10 +25,12 @@ from service.review.queue.breakdowns import (
     count_by_model,
     count_by_reviewer,
 )
+from service.review.queue.priority_bins import PriorityBin, bin_priorities
 from service.review.queue.recall import RecallEstimate, estimate_recall
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Collection
 
 SCORE_BINS = 20
 # Scores between 0 and 1 are dense near both ends: bins of equal width would put nearly all of them into one or two.
@@ -112,7 +115,15 @@ class Overview(Message):
     models: tuple[JudgingModel, ...] = Field(
         default=(), description=f"Models that judged {INCLUDES_CONTROLS_NOTE}; most items first"
     )
-    verdicts: dict[str, int] = Field(default_factory=dict, description="Decisions that are not withdrawn, by verdict")
+    verdicts: dict[str, int] = Field(
+        default_factory=dict, description="Decisions that are not withdrawn, by verdict; without those about open items"
+    )
+    priorities: tuple[PriorityBin, ...] = Field(
+        default=(), description="Histogram of all sentences and of those in review, by priority; bins of one logit"
+    )
+    likelihood_bands: LikelihoodBands | None = Field(
+        default=None, description="Ranks of `likelihood`; only for a single dataset"
+    )
     precision: float | None = Field(default=None, description="Share of decided flagged items that are errors")
     recall: RecallEstimate | None = Field(default=None, description="Only for a single dataset")
     ranker: dict[str, float] | None = Field(
@@ -149,24 +160,26 @@ def count_items_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     query = "SELECT dataset, state, count(*) FROM items WHERE state <> ? GROUP BY dataset, state"
     for dataset, state, n in db.execute(query, (TASK_DELETION_STATE,)):
-        counts.setdefault(dataset, {"open": 0, "decided": 0, "closed": 0})[state] = n
+        counts.setdefault(dataset, dict.fromkeys(ITEM_STATES, 0))[state] = n
     return counts
 
 
-def count_items(db: sqlite3.Connection, dataset: str | None) -> dict[str, int]:
-    counts = {"open": 0, "decided": 0, "closed": 0}
+def count_items(db: sqlite3.Connection, datasets: Collection[str] | None) -> dict[str, int]:
+    counts: dict[str, int] = dict.fromkeys(ITEM_STATES, 0)
     for name, by_state in count_items_by_dataset(db).items():
-        if dataset in (None, name):
+        if datasets is None or name in datasets:
             for state, n in by_state.items():
                 counts[state] += n
     return counts
 
 
 def count_verdicts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
-    """Decisions that are not withdrawn."""
+    """Decisions that are not withdrawn, without those about open items: they are hidden until the item has them all."""
     counts: dict[str, dict[str, int]] = {}
     rows = db.execute(
-        "SELECT dataset, verdict, count(*) FROM decisions WHERE verdict <> 'withdrawn' GROUP BY dataset, verdict"
+        "SELECT dataset, verdict, count(*) FROM decisions AS d WHERE verdict <> 'withdrawn' AND NOT EXISTS (SELECT 1"
+        " FROM items AS i WHERE i.dataset = d.dataset AND i.id = d.id AND i.revision = d.revision AND i.state = 'open')"
+        " GROUP BY dataset, verdict"
     )
     for dataset, verdict, n in rows:
         counts.setdefault(dataset, {"error": 0, "ok": 0, "unsure": 0})[verdict] = n
@@ -216,9 +229,11 @@ def build_overview(db: sqlite3.Connection, dataset: str | None) -> Overview:
     ).fetchone()
     return Overview(
         dataset=dataset,
-        counts=count_items(db, dataset),
+        counts=count_items(db, None if dataset is None else (dataset,)),
         days=days,
         scores=_bin_scores(db, dataset),
+        priorities=bin_priorities(db, dataset),
+        likelihood_bands=None if dataset is None else read_bands(db, dataset),
         confusions=_count_confusions(db, dataset),
         annotators=count_by_annotator(db, dataset),
         reviewers=count_by_reviewer(db, dataset),
@@ -243,7 +258,7 @@ def _summarize_days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, .
     days: dict[str, dict[str, int]] = {}
     items = db.execute(
         "SELECT day, sum(reason = 'flagged'), sum(reason = 'control') FROM items"
-        " WHERE (? IS NULL OR dataset = ?) AND day IS NOT NULL AND state IN ('open', 'decided') GROUP BY day",
+        " WHERE (? IS NULL OR dataset = ?) AND day IS NOT NULL AND state IN ('open', 'adjudication', 'decided') GROUP BY day",
         (dataset, dataset),
     )
     for day, flagged, controls in items:

@@ -10,20 +10,37 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from service.contracts import Assessment, Message, PlatformTask
 from service.errors import InvalidInput
-from service.review.decisions import compute_agreement, select_in_force
+from service.review.decisions import compute_agreement
 from service.review.items import (
     TASK_DELETION_STATE,
     ReviewItem,
     build_shown,
+    select_visible_decisions,
     to_review_flags,
     to_review_suspects,
     to_review_words,
 )
+from service.review.likelihood import read_bands
 from service.review.projection.control_sample import is_blind
+from service.review.projection.decision_tables import (
+    count_reviewers,
+    read_claim_end,
+    read_decision_in_force,
+    read_decisions_in_force,
+)
 from service.review.projection.facets import encode_task_facet
 from service.review.projection.queue_file import QueueFile
-from service.review.projection.tables import read_decisions, read_ranker_settings
-from service.review.queue.filters import MAX_PAGE_SIZE, QueueFilter, QueuePosition, select_page
+from service.review.projection.tables import read_overlap, read_ranker_settings
+from service.review.queue.batches import BatchOutcomes, read_batch_outcomes
+from service.review.queue.breakdowns import AnnotatorCounts, count_annotators
+from service.review.queue.filters import (
+    ACTIVE_CLAIM,
+    MAX_PAGE_SIZE,
+    QueueFilter,
+    QueuePosition,
+    count_matching,
+    select_page,
+)
 from service.review.queue.overview import (
     build_overview,
     compute_pair_precision,
@@ -32,16 +49,21 @@ from service.review.queue.overview import (
     count_verdicts_by_dataset,
     list_threshold_points,
 )
+from service.review.queue.progress import Progress, read_progress
 from service.review.queue.recall import RecallEstimate, estimate_recall
+from service.review.queue.reviewer_agreement import build_agreement_report
 from service.review.queue.similar import MAX_SIMILAR_ITEMS, find_similar
 from service.review.review_state import CLOSING_REASONS
+from service.review.settlement import select_independent
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
+    from service.review.agreement import AgreementFigures
     from service.review.queue.overview import Overview, PairPrecision, ThresholdPoint
+    from service.review.queue.reviewer_agreement import AgreementReport
     from service.review.queue.similar import SimilarItems
     from service.review.review_state import SentenceKey
 
@@ -58,7 +80,7 @@ class QueuePage(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class _ActiveClaim:
+class ActiveClaim:
     """The reviewer who has the item open at the reader's time: of several, the first in the topic."""
 
     reviewer: str | None = None
@@ -97,15 +119,28 @@ class ReviewQueue:
         moment = now or datetime.now(UTC)
         with self.file.read_transaction() as db:
             numbers = select_page(db, filter, limit=limit, after=after, now=moment.timestamp())
-            items = [_read_item(db, number, moment) for number in numbers[:limit]]
+            items = [self._read_item(db, number, moment, filter.viewer) for number in numbers[:limit]]
             next_cursor = _read_position(db, numbers[limit - 1]).to_cursor() if len(numbers) > limit else None
         return QueuePage(items=tuple(items), next=next_cursor)
 
-    def get_item(self, dataset: str, sentence_id: str, *, now: datetime | None = None) -> ReviewItem | None:
+    def count_matching(self, filter: QueueFilter, *, now: datetime | None = None) -> int:  # noqa: A002 - as above
+        """The number of items on all pages of the filter."""
+        with self.file.read_transaction() as db:
+            return count_matching(db, filter, now=(now or datetime.now(UTC)).timestamp())
+
+    def get_item(
+        self, dataset: str, sentence_id: str, *, viewer: str | None = None, now: datetime | None = None
+    ) -> ReviewItem | None:
+        """`viewer`: the reviewer who looks at it."""
         with self.file.read_transaction() as db:
             query = "SELECT no FROM items WHERE dataset = ? AND id = ? AND state <> ?"
             row = db.execute(query, (dataset, sentence_id, TASK_DELETION_STATE)).fetchone()
-            return None if row is None else _read_item(db, row[0], now or datetime.now(UTC))
+            return None if row is None else self._read_item(db, row[0], now or datetime.now(UTC), viewer)
+
+    def _read_item(self, db: sqlite3.Connection, number: int, now: datetime, viewer: str | None) -> ReviewItem:
+        item = _read_item(db, number, now, viewer)
+        bands = self._compute_cached(("bands", item.dataset), lambda other: read_bands(other, item.dataset))
+        return item.model_copy(update={"likelihood": bands.classify(item.rank)})
 
     def find_similar(self, dataset: str, sentence_id: str, *, limit: int) -> SimilarItems | None:
         """Other open items of the dataset with the same words or the same label pair; None where there is no such item."""
@@ -118,13 +153,35 @@ class ReviewQueue:
         """The ids of the items of a platform's task that are not closed."""
         query = (
             "SELECT i.id FROM facets f JOIN items i ON i.no = f.item"
-            " WHERE f.facet = ? AND i.dataset = ? AND i.state IN ('open', 'decided') ORDER BY i.id"
+            " WHERE f.facet = ? AND i.dataset = ? AND i.state IN ('open', 'adjudication', 'decided') ORDER BY i.id"
         )
         with self.file.read_transaction() as db:
             return [
                 sentence_id
                 for (sentence_id,) in db.execute(query, (encode_task_facet(PlatformTask(platform, task)), dataset))
             ]
+
+    def list_free_keys(
+        self, queue_filter: QueueFilter, *, after: SentenceKey | None, limit: int, now: datetime | None = None
+    ) -> list[SentenceKey]:
+        """The items that the filter's `reviewer` can work on, worst first: after the item `after`, or all if none is."""
+        moment = (now or datetime.now(UTC)).timestamp()
+        with self.file.read_transaction() as db:
+            position = None if after is None else _find_position(db, *after)
+            numbers: list[int] = []
+            if position is not None:
+                numbers = select_page(db, queue_filter, limit=limit, after=position.to_cursor(), now=moment)
+            if not numbers:
+                numbers = select_page(db, queue_filter, limit=limit, now=moment)
+            positions = (_read_position(db, number) for number in numbers)
+            return [(position.dataset, position.id) for position in positions]
+
+    def find_holder(
+        self, key: SentenceKey, reviewer: str, *, now: datetime | None = None
+    ) -> tuple[float | None, ActiveClaim]:
+        """When the last claim of the reviewer ends, ended or not, and the claim that is active now."""
+        with self.file.read_transaction() as db:
+            return read_claim_end(db, key, reviewer), _read_active_claim(db, key, now or datetime.now(UTC))
 
     def get_revisions(self, dataset: str, ids: Iterable[str]) -> dict[str, int]:
         """The revision of each of these sentences that the queue holds."""
@@ -135,9 +192,9 @@ class ReviewQueue:
 
     # -- counts ----------------------------------------------------------------------------------------------------
 
-    def count_items(self, dataset: str | None = None) -> dict[str, int]:
+    def count_items(self, datasets: Collection[str] | None = None) -> dict[str, int]:
         with self.file.read_transaction() as db:
-            return count_items(db, dataset)
+            return count_items(db, datasets)
 
     def count_items_by_dataset(self) -> dict[str, dict[str, int]]:
         return self._compute_cached(("counts",), count_items_by_dataset)
@@ -149,6 +206,15 @@ class ReviewQueue:
         with self.file.read_transaction() as db:
             return build_overview(db, dataset)
 
+    def count_annotators(self, dataset: str) -> dict[str, AnnotatorCounts]:
+        return self._compute_cached(("annotators", dataset), lambda db: count_annotators(db, dataset))
+
+    def read_progress(
+        self, *, dataset: str | None, reviewer: str | None, since: datetime, now: datetime | None = None
+    ) -> Progress:
+        with self.file.read_transaction() as db:
+            return read_progress(db, dataset=dataset, reviewer=reviewer, since=since, now=now or datetime.now(UTC))
+
     def list_threshold_points(self, dataset: str) -> tuple[ThresholdPoint, ...]:
         """How the dataset's thresholds have moved: one point per day with a sentence in review, oldest first."""
         return self._compute_cached(("thresholds", dataset), lambda db: list_threshold_points(db, dataset))
@@ -158,6 +224,19 @@ class ReviewQueue:
 
     def estimate_recall(self, dataset: str) -> RecallEstimate:
         return self._compute_cached(("recall", dataset), lambda db: estimate_recall(db, dataset))
+
+    def read_batch_outcomes(self, dataset: str, batch: str) -> BatchOutcomes:
+        """What reviewers found in a batch."""
+        return self._compute_cached(("batch", dataset, batch), lambda db: read_batch_outcomes(db, dataset, batch))
+
+    def build_agreement_report(self, dataset: str) -> AgreementReport:
+        return self._compute_cached(("agreement", dataset), lambda db: build_agreement_report(db, dataset))
+
+    def measure_agreement(self, dataset: str) -> AgreementFigures:
+        """The agreement of all reviewers, without intervals."""
+        return self._compute_cached(
+            ("agreement figures", dataset), lambda db: build_agreement_report(db, dataset, draws=0).overall
+        )
 
     def _compute_cached(self, key: tuple[str | None, ...], compute: Callable[[sqlite3.Connection], T]) -> T:
         """Numbers of the metrics: computed once per version of the queue, not at every scrape."""
@@ -175,11 +254,17 @@ class ReviewQueue:
         return cast("T", copy.deepcopy(value))  # the caller may change its copy
 
 
+def _find_position(db: sqlite3.Connection, dataset: str, sentence_id: str) -> QueuePosition | None:
+    query = "SELECT rank, tie, dataset, id FROM items WHERE dataset = ? AND id = ?"
+    row = db.execute(query, (dataset, sentence_id)).fetchone()
+    return None if row is None else QueuePosition(*row)
+
+
 def _read_position(db: sqlite3.Connection, number: int) -> QueuePosition:
     return QueuePosition(*db.execute("SELECT rank, tie, dataset, id FROM items WHERE no = ?", (number,)).fetchone())
 
 
-def _read_item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem:
+def _read_item(db: sqlite3.Connection, number: int, now: datetime, viewer: str | None) -> ReviewItem:
     dataset, sentence_id, revision, reason, state, rank, priority, score, inclusion, value = db.execute(
         "SELECT i.dataset, i.id, i.revision, i.reason, i.state, i.rank, i.shown_priority, i.shown_score, i.inclusion, b.value"
         " FROM items AS i JOIN bodies AS b ON b.item = i.no WHERE i.no = ?",
@@ -187,7 +272,10 @@ def _read_item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem
     ).fetchone()
     key = (dataset, sentence_id)
     assessment = Assessment.model_validate_json(value)
-    decisions = select_in_force(read_decisions(db, key), revision)
+    decisions = read_decisions_in_force(db, key, revision)
+    if viewer is not None and viewer not in {decision.reviewer for decision in decisions}:
+        own = read_decision_in_force(db, key, revision, viewer)  # one of many that are not read
+        decisions += [] if own is None else [own]
     claim = _read_active_claim(db, key, now)
     _, epoch, share = read_ranker_settings(db, dataset)
     probability = (inclusion or share or None) if reason == "control" else 1.0
@@ -207,6 +295,7 @@ def _read_item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem
         tokens=assessment.tokens,
         labels=assessment.labels,
         document=assessment.document,
+        batch=assessment.batch,
         annotator=assessment.annotator,
         source=assessment.source,
         annotated_at=assessment.annotated_at,
@@ -222,16 +311,20 @@ def _read_item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem
         token_score=assessment.token_score,
         claimed_by=claim.reviewer,
         claimed_until=claim.until,
-        decisions=tuple(decision.model_copy(update={"shown": None}) for decision in decisions),
-        agreement=compute_agreement(decisions),
+        overlap=read_overlap(db, dataset),
+        decision_count=count_reviewers(db, key, revision),
+        decisions=select_visible_decisions(decisions, state, viewer),
+        agreement=None if state == "open" else compute_agreement(select_independent(decisions)),
         reason=reason if is_decided else None,
         inclusion_probability=probability if is_decided else None,
     ).with_shown(build_shown(assessment, ranker_epoch=epoch))
 
 
-def _read_active_claim(db: sqlite3.Connection, key: SentenceKey, now: datetime) -> _ActiveClaim:
+def _read_active_claim(db: sqlite3.Connection, key: SentenceKey, now: datetime) -> ActiveClaim:
     row = db.execute(
-        "SELECT reviewer, until FROM claims WHERE dataset = ? AND id = ? AND until > ? ORDER BY partition, offset LIMIT 1",
+        "SELECT claims.reviewer, claims.until FROM claims LEFT JOIN items ON items.dataset = claims.dataset"  # noqa: S608 - a constant
+        f" AND items.id = claims.id WHERE claims.dataset = ? AND claims.id = ? AND {ACTIVE_CLAIM}"
+        " ORDER BY claims.partition, claims.offset LIMIT 1",
         (*key, now.timestamp()),
     ).fetchone()
-    return _ActiveClaim() if row is None else _ActiveClaim(row[0], datetime.fromtimestamp(row[1], UTC))
+    return ActiveClaim() if row is None else ActiveClaim(row[0], datetime.fromtimestamp(row[1], UTC))

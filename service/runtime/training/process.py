@@ -83,6 +83,10 @@ class TrainingProcess:
                 stream.close()
 
 
+def describe_timeout(seconds: float) -> str:
+    return f"it took longer than {seconds:g} s (the limit is LABELWATCH_TRAINER_TIMEOUT_S)"
+
+
 def _describe_end(code: int) -> str:
     if code < 0:
         name = signal.Signals(-code).name

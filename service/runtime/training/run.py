@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from service.datasets.training_view import TrainingView
 from service.inference.model.registry import ModelRegistry
 from service.runtime.dataset_settings import build_datasets
+from service.runtime.lease import open_lease
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_log
 from service.runtime.probes import start_probes
-from service.runtime.process import set_up_logging, stop_on_signals
+from service.runtime.process import restrict_new_files, set_up_logging, stop_on_signals
 from service.runtime.supervisor import Supervisor
-from service.runtime.training.lease import open_lease
 from service.runtime.training.trainer import Trainer
 from service.settings import find_unknown_variables
 from service.stream.state.view import StateView
@@ -40,7 +40,7 @@ def run_trainer_thread(
 ) -> None:
     """The trainer beside threads that run both views."""
     topics = build_topics(settings)
-    with closing(open_log(settings)) as log, closing(open_lease(settings, topics)) as lease:
+    with closing(open_log(settings)) as log, closing(open_lease(settings, topics.models, name="trainer")) as lease:
         Trainer(
             settings.trainer,
             topics,
@@ -57,6 +57,7 @@ def run_trainer_thread(
 def run_trainer(settings: Settings) -> str:
     """Runs a trainer until SIGTERM or Ctrl-C. Returns a summary."""
     set_up_logging(settings)
+    restrict_new_files()
     for name in find_unknown_variables(os.environ):
         logger.warning("%s is not a setting: correct its name or remove it", name)
     topics, supervisor = build_topics(settings), Supervisor()
@@ -91,11 +92,13 @@ def _start_probes(settings: Settings, supervisor: Supervisor, telemetry: Telemet
     def degraded() -> dict[str, str]:
         return {"broker": state_view.broker_error or "", "state": state_view.state_error or ""}
 
+    telemetry.watch_readiness(conditions, degraded)
     start_probes(
         supervisor,
         telemetry,
         host=settings.trainer.metrics_host,
         port=settings.trainer.metrics_port or 0,
+        setting="LABELWATCH_TRAINER_METRICS_PORT",
         conditions=conditions,
         degraded=degraded,
     )

@@ -1,6 +1,7 @@
 """The trainer: finds datasets whose model is due, trains in a process of its own, and puts the model into use.
 
-    due? ── the number of arrived sentences, and the trainings so far (service/datasets/training_schedule.py)
+    due? ── somebody requested it; or the number of arrived sentences and the trainings so far
+            (service/datasets/training_schedule.py)
     train ─ a process at low priority writes the model into the registry, and compares it with the one in use
     use ─── the dataset's settings name the new model; workers then judge what was stored while it had none
 
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from service.contracts import Training
-from service.datasets.changes import merge_settings, write_change
+from service.datasets.changes import merge_settings
 from service.datasets.training_schedule import is_due, wants_training
 from service.datasets.trainings import build_training_message
 from service.errors import ConflictError, InvalidInput, LabelwatchError, MissingModelError, StreamError
@@ -25,7 +26,8 @@ from service.inference.model.scratch_folder import remove_dead_scratch_folders
 from service.log.protocol import VersionConflict
 from service.runtime.dataset_sentences import select_outside_labels
 from service.runtime.training.messages import FailedMessage, ProgressMessage, RefusedMessage, TrainedMessage
-from service.runtime.training.process import TrainingProcess
+from service.runtime.training.model_change import write_model_change
+from service.runtime.training.process import TrainingProcess, describe_timeout
 
 if TYPE_CHECKING:
     import threading
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from service.inference.model.registry import ModelRegistry
     from service.log.protocol import Log
     from service.log.topics import Topics
-    from service.runtime.training.lease import Lease
+    from service.runtime.lease import Lease
     from service.runtime.training.messages import OutcomeMessage
     from service.settings.groups import TrainerSettings
     from service.stream.state.view import StateView
@@ -72,6 +74,7 @@ class DueTraining(NamedTuple):
     settings: DatasetSettings
     arrived: int
     waiting: int
+    request: str | None = None
 
 
 class StopRequested(Exception):  # noqa: N818 - not an error
@@ -147,21 +150,27 @@ class Trainer:
     # -- what is due -----------------------------------------------------------------------------------------------
 
     def find_due(self, now: datetime) -> DueTraining | None:
-        """The first dataset whose model is due."""
+        """The first dataset whose training is requested, else the first whose model is due."""
         snapshot = self._state_view.snapshot
         judged = snapshot.count_sentences_by_dataset()
+        scheduled: DueTraining | None = None
         for name in self._state_view.list_names():
             trainings = self._training_view.list_trainings(name)
             arrived = judged[name] + snapshot.get_arrivals(name).total.waiting
             if trainings and trainings[0].result == "running":  # its end is written, and not read yet
                 continue
-            if not is_due(trainings, arrived=arrived, min_sentences=self._settings.min_sentences, now=now):
-                continue
-            settings = self._state_view.get_settings_state(name).in_force
-            waiting = self._count_unfit(settings)
-            if wants_training(settings, trainings, waiting=waiting, default=self._auto):
-                return DueTraining(settings, arrived, waiting)
-        return None
+            request = self._training_view.find_request(name)
+            if request is not None:
+                settings = self._state_view.get_settings_state(name).in_force
+                return DueTraining(settings, arrived, self._count_unfit(settings), request.id)
+            if scheduled is None and is_due(
+                trainings, arrived=arrived, min_sentences=self._settings.min_sentences, now=now
+            ):
+                settings = self._state_view.get_settings_state(name).in_force
+                waiting = self._count_unfit(settings)
+                if wants_training(settings, trainings, waiting=waiting, default=self._auto):
+                    scheduled = DueTraining(settings, arrived, waiting)
+        return scheduled
 
     def _count_unfit(self, settings: DatasetSettings) -> int:
         """Sentences that wait because no model fits; those that are about to be judged don't count."""
@@ -180,6 +189,7 @@ class Trainer:
             result="running",
             started_at=datetime.now(UTC),
             arrived=due.arrived,
+            request=due.request,
         )
         try:
             self._log.append_if_unchanged(build_training_message(self._topics.models, training), None)
@@ -209,11 +219,13 @@ class Trainer:
         with TrainingProcess(
             dataset=training.dataset, model=training.model, in_use=in_use, threads=self._settings.threads
         ) as process:
-            written_at = time.monotonic()
+            written_at = started_at = time.monotonic()
             while True:
                 message = process.poll(POLL_INTERVAL_S)
                 if stop.is_set() or not self._lease.is_held:
                     raise StopRequested
+                if time.monotonic() - started_at > self._settings.timeout_s:
+                    return FailedMessage(reason=describe_timeout(self._settings.timeout_s))
                 if isinstance(message, ProgressMessage):
                     if time.monotonic() - written_at >= PROGRESS_INTERVAL_S:
                         written_at = time.monotonic()
@@ -262,13 +274,13 @@ class Trainer:
             state = self._state_view.get_settings_state(before.name)
             if state.in_force.model not in (before.model, model):
                 return f"the dataset was given the model {state.in_force.model} during the training"
-            if state.in_force.auto_train is False:
+            if state.in_force.auto_train is False and before.auto_train is not False:
                 return "auto_train was turned off during the training"
             try:
                 change = merge_settings(
                     state, build_model_change(state.in_force, model, outcome), build_judge=self._state_view.build_judge
                 )
-                write_change(self._log, self._topics.datasets, change)
+                write_model_change(self._log, self._topics, change)
             except ConflictError as error:
                 problem = str(error)
             except InvalidInput as error:

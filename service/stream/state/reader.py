@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, TypeVar
 from service.contracts import is_dataset_name
 from service.errors import NewerStateError, StateError
 from service.log.codec import (
+    parse_annotator_key,
     parse_arrivals_key,
+    parse_batches_key,
     parse_memory_key,
     parse_position,
     parse_position_key,
     parse_state_key,
 )
 from service.log.read import read_compacted_topic
+from service.statistics.annotators.sums import AnnotatorSums
 from service.statistics.arrivals import ArrivalCounts
+from service.statistics.batches import DatasetBatches
 from service.statistics.running import RunningStats
+from service.stream.state.annotators import AnnotatorRecord
+from service.stream.state.batches import BatchesRecord
 from service.stream.state.memories import MEMORY_PARTS, RECENT, MemoryRecord
 from service.stream.state.snapshot import ArrivalsRecord, StateRecord, StateSnapshot, StatsKey
 
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
     from service.log.protocol import Log
     from service.log.topics import Topics
-    from service.stream.state.snapshot import StateDraft
+    from service.stream.state.snapshot import AnyStateRecord, StateDraft
 
 MAX_KEY_CHARS = 200
 T = TypeVar("T")
@@ -59,7 +65,7 @@ def read_state(log: Log, topics: Topics) -> RestoredState:
 
 def read_state_record(
     topic: str, key: bytes | None, value: bytes | None, *, skip: Container[int] = ()
-) -> StateRecord | ArrivalsRecord | MemoryRecord | None:
+) -> AnyStateRecord | None:
     """What a record holds; None for a position record, or a partition to skip."""
     memory = parse_memory_key(key or b"")
     if memory is not None:
@@ -68,14 +74,10 @@ def read_state_record(
         if part not in MEMORY_PARTS:
             raise _describe_unreadable(topic, key, f"{part[:80]!r} is not a part of a memory")
         return None if partition in skip else MemoryRecord(partition, StatsKey(dataset, stats_key), part, value)
-    arrivals = parse_arrivals_key(key or b"")
-    if arrivals is not None:
-        partition, dataset = arrivals
-        _check_dataset(topic, key, dataset)
-        if partition in skip:
-            return None
-        counts = None if value is None else _read_value(ArrivalCounts.restore, topic, key, value, dataset=dataset)
-        return ArrivalsRecord(partition, dataset, counts)
+    for read in (_read_annotator_record, _read_arrivals_record, _read_batches_record):
+        record = read(topic, key, value, skip)
+        if record is not None:
+            return None if record.partition in skip else record
     try:
         parsed = parse_state_key(key or b"")
     except StateError as error:
@@ -89,6 +91,48 @@ def read_state_record(
         StatsKey(dataset, stats_key),
         None if value is None else _read_value(RunningStats.restore, topic, key, value, dataset=dataset),
     )
+
+
+def _read_annotator_record(
+    topic: str, key: bytes | None, value: bytes | None, skip: Container[int]
+) -> AnnotatorRecord | None:
+    parsed = parse_annotator_key(key or b"")
+    if parsed is None:
+        return None
+    partition, dataset, stats_key, name = parsed
+    _check_dataset(topic, key, dataset)
+    sums = None
+    if value is not None and partition not in skip:
+        sums = _read_value(AnnotatorSums.restore, topic, key, value, dataset=dataset)
+    return AnnotatorRecord(partition, StatsKey(dataset, stats_key), name, sums)
+
+
+def _read_arrivals_record(
+    topic: str, key: bytes | None, value: bytes | None, skip: Container[int]
+) -> ArrivalsRecord | None:
+    parsed = parse_arrivals_key(key or b"")
+    if parsed is None:
+        return None
+    partition, dataset = parsed
+    _check_dataset(topic, key, dataset)
+    counts = None
+    if value is not None and partition not in skip:
+        counts = _read_value(ArrivalCounts.restore, topic, key, value, dataset=dataset)
+    return ArrivalsRecord(partition, dataset, counts)
+
+
+def _read_batches_record(
+    topic: str, key: bytes | None, value: bytes | None, skip: Container[int]
+) -> BatchesRecord | None:
+    parsed = parse_batches_key(key or b"")
+    if parsed is None:
+        return None
+    partition, dataset = parsed
+    _check_dataset(topic, key, dataset)
+    counts = None
+    if value is not None and partition not in skip:
+        counts = _read_value(DatasetBatches.restore, topic, key, value, dataset=dataset)
+    return BatchesRecord(partition, dataset, counts)
 
 
 def _check_dataset(topic: str, key: bytes | None, dataset: str) -> None:
@@ -107,7 +151,7 @@ def _read_value(restore: Callable[[object], T], topic: str, key: bytes | None, v
         raise _describe_unreadable(topic, key, f"the value is not JSON: {error}", dataset=dataset) from error
 
 
-def apply_state_record(draft: StateDraft, topic: str, record: StateRecord | ArrivalsRecord | MemoryRecord) -> None:
+def apply_state_record(draft: StateDraft, topic: str, record: AnyStateRecord) -> None:
     """Applies a record that was read from `topic`. A StateError leaves the draft as it was."""
     try:
         draft.apply(record)

@@ -1,6 +1,6 @@
 """The state of the stream: class statistics per stats key and source partition, and their sums over all partitions.
-The counts of what has arrived in a dataset are kept in the same way. Memories (memories.py) are kept too, but not added up:
-a partition has its own.
+The counts of what has arrived in a dataset, the sums of annotators (annotators.py) and the counts of batches (batches.py) are kept
+in the same way. Memories (memories.py) are kept too, but not added up: a partition has its own.
 
 Only this module adds partitions up. Worker, API and CLI ask it for the statistics of a judge and therefore judge with
 the same thresholds, to the bit.
@@ -20,6 +20,8 @@ from service.errors import StateError
 from service.log.codec import to_arrivals_key, to_state_key
 from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
+from service.stream.state.annotators import AnnotatorDraft, AnnotatorRecord
+from service.stream.state.batches import BatchesDraft, BatchesRecord
 from service.stream.state.memories import MemoryDraft, MemoryRecord
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from service.judging.judge import Judge
     from service.statistics.memory.memory import Memory
+    from service.stream.state.annotators import AnnotatorsByKey
+    from service.stream.state.batches import BatchesByDataset
     from service.stream.state.memories import MemoriesByKey, PartitionMemory
 
 
@@ -77,6 +81,9 @@ class ArrivalsRecord:
         return to_arrivals_key(self.partition, self.dataset)
 
 
+AnyStateRecord = StateRecord | ArrivalsRecord | MemoryRecord | AnnotatorRecord | BatchesRecord
+
+
 class KeyStats:
     """The statistics of one key by partition, and their sum, which is computed when first needed."""
 
@@ -123,14 +130,18 @@ NO_MEMORIES: Mapping[int, PartitionMemory] = {}
 class StateSnapshot:
     """Statistics and memories by stats key and source partition, and counts of arrivals by dataset and source partition."""
 
-    __slots__ = ("arrivals", "by_key", "memories")
+    __slots__ = ("annotators", "arrivals", "batches", "by_key", "memories")
 
     def __init__(
         self,
         by_key: Mapping[StatsKey, KeyStats] | None = None,
         arrivals: Mapping[str, DatasetArrivals] | None = None,
         memories: MemoriesByKey | None = None,
+        annotators: AnnotatorsByKey | None = None,
+        batches: BatchesByDataset | None = None,
     ) -> None:
+        self.annotators: AnnotatorsByKey = annotators or {}
+        self.batches: BatchesByDataset = batches or {}
         self.memories: MemoriesByKey = memories or {}
         self.by_key: Mapping[StatsKey, KeyStats] = by_key or {}
         self.arrivals: Mapping[str, DatasetArrivals] = arrivals or {}
@@ -210,15 +221,25 @@ class StateDraft:
         self._totals: dict[StatsKey, RunningStats] = {}
         self._arrivals: dict[str, dict[int, ArrivalCounts]] = {}
         self.memories = MemoryDraft(snapshot.memories)
+        self.annotators = AnnotatorDraft(snapshot.annotators)
+        self.batches = BatchesDraft(snapshot.batches)
+        self.parts = (self.memories, self.annotators, self.batches)
 
-    def apply(self, record: StateRecord | ArrivalsRecord | MemoryRecord) -> None:
+    def apply(self, record: AnyStateRecord) -> None:
         """Applies a record of the state topic. A StateError leaves the draft as it was."""
-        if isinstance(record, ArrivalsRecord):
-            self._apply_arrivals(record)
-            return
-        if isinstance(record, MemoryRecord):
-            self.memories.apply(record)
-            return
+        match record:
+            case ArrivalsRecord():
+                self._apply_arrivals(record)
+            case MemoryRecord():
+                self.memories.apply(record)
+            case AnnotatorRecord():
+                self.annotators.apply(record)
+            case BatchesRecord():
+                self.batches.apply(record)
+            case _:
+                self._apply_stats(record)
+
+    def _apply_stats(self, record: StateRecord) -> None:
         if record.stats is None:
             self._copy_partitions(record.key).pop(record.partition, None)
         else:
@@ -237,8 +258,9 @@ class StateDraft:
             self._copy_arrivals(record.dataset).pop(record.partition)
 
     def clear_partition(self, partition: int) -> None:
-        """Removes all statistics, counts and memories of a partition."""
-        self.memories.clear_partition(partition)
+        """Removes everything of a partition."""
+        for part in self.parts:
+            part.clear_partition(partition)
         for dataset in {*self._snapshot.arrivals, *self._arrivals}:
             self._apply_arrivals(ArrivalsRecord(partition, dataset, None))
         for key in {*self._snapshot.by_key, *self._changed}:
@@ -306,8 +328,10 @@ class StateDraft:
 
     def to_snapshot(self) -> StateSnapshot:
         """The snapshot with the changes of this draft."""
-        memories = self.memories.to_mapping()
-        if not self._changed and not self._arrivals and memories is self._snapshot.memories:
+        memories, annotators = self.memories.to_mapping(), self.annotators.to_mapping()
+        batches, before = self.batches.to_mapping(), self._snapshot
+        is_same = memories is before.memories and annotators is before.annotators and batches is before.batches
+        if is_same and not self._changed and not self._arrivals:
             return self._snapshot
         by_key = dict(self._snapshot.by_key)
         for key, partitions in self._changed.items():
@@ -321,4 +345,4 @@ class StateDraft:
                 arrivals[dataset] = DatasetArrivals(counts)
             else:
                 arrivals.pop(dataset, None)
-        return StateSnapshot(by_key, arrivals, memories)
+        return StateSnapshot(by_key, arrivals, memories, annotators, batches)

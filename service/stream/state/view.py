@@ -20,6 +20,7 @@ from service.errors import MissingModelError, StateError, StreamError
 from service.judging.misfit import find_misfit
 from service.log.protocol import PingableFollower
 from service.statistics.arrivals import NO_FLAGS
+from service.stream.state.batches import sum_batches
 from service.stream.state.context import JudgingContext
 from service.stream.state.reader import apply_state_record, read_state_record
 from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from service.judging.types import ThresholdSet
     from service.log.protocol import Follower, Log, Record
     from service.log.topics import Topics
+    from service.statistics.batches import DatasetBatches
     from service.statistics.running import RunningStats
 
     ClassList = tuple[str, ...] | None  # of probabilities sent with sentences; None: the model's
@@ -244,6 +246,10 @@ class StateView:
     def list_waiting(self) -> tuple[WaitingDataset, ...]:
         """The datasets with sentences that wait for a model."""
         return self._waiting.list_all(self._snapshot.list_arrivals())
+
+    def get_batches(self, dataset: str) -> DatasetBatches:
+        """The counts of the dataset's batches, from all partitions."""
+        return sum_batches(self._snapshot.batches, dataset)
 
     def find_misfit(self, dataset: str) -> Misfit | None:
         """Whether the model that judges the dataset now flags an implausible share of it."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from service.contracts import MAX_WORDS, Assessment, LabelledSentence, Position, read_sentence
+from service.contracts.defaults import MAX_ANNOTATORS
 from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, MissingModelError
+from service.judging.agreement import learn_annotators
 from service.judging.class_source import is_external_key, to_word_probs
 from service.judging.types import StatsUpdate
 from service.log.codec import (
@@ -24,9 +27,10 @@ from service.log.codec import (
     to_state_key,
 )
 from service.log.protocol import BatchResult, Output, Record, RecordBatch
+from service.log.trace_headers import select_trace_headers
 from service.log.waiting_records import build_released_message, build_waiting_message
 from service.statistics.arrivals import FlagCounts
-from service.statistics.sampling import DrawPurpose, draw_uniform
+from service.statistics.sampling import is_in_control_sample
 from service.stream.state.snapshot import StateDraft, StateSnapshot, StatsKey
 from service.stream.worker.intake import Intake
 from service.stream.worker.partition_stops import PartitionStops, StoppedPartition
@@ -89,6 +93,7 @@ class BatchProcessor:
         *,
         max_words: int = MAX_WORDS,
         publish_scores: bool = False,
+        max_annotators: int = MAX_ANNOTATORS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._models = models
@@ -96,6 +101,7 @@ class BatchProcessor:
         self._topics = topics
         self._max_words = max_words
         self._publish_scores = publish_scores
+        self._max_annotators = max_annotators
         self._now = now
 
     def process(self, batch: RecordBatch, snapshot: StateSnapshot, report: BatchReport | None = None) -> ProcessedBatch:
@@ -192,10 +198,15 @@ class BatchProcessor:
             draft.put_partition_stats(partition, judge, stats)
             value = json.dumps(stats.snapshot(), separators=(",", ":")).encode()
             state[partition][to_state_key(partition, *key)] = value
+            annotators = learn_annotators(
+                judge.span_comparer, learned, draft.annotators.get(partition, key), max_annotators=self._max_annotators
+            )
+            draft.annotators.put(partition, key, annotators)
             if not is_external_key(judge.stats_key):
                 flags = FlagCounts(len(learned), sum(update.flagged for update in learned))
                 admitted.intake.count_flags(partition, key, flags)
-        for partition, state_key, value in (*admitted.intake.iter_state(), *draft.memories.iter_records()):
+        records = (admitted.intake.iter_state(), *(part.iter_records() for part in draft.parts))
+        for partition, state_key, value in chain.from_iterable(records):
             state[partition][state_key] = value
         report.end_stage("judge")
         report.records = len(batch)
@@ -252,7 +263,7 @@ class BatchProcessor:
                 results = classifier.run([encoded[index] for index in chosen], pooling=pooling)
                 words.update(zip(chosen, results, strict=True))
             report.end_stage("inference")
-        for stage in ("tokenize", "inference"):  # also without a sentence to infer
+        for stage in sorted({"tokenize", "inference"} - report.stage_seconds.keys()):  # no sentence to infer
             report.end_stage(stage)
         return words
 
@@ -277,7 +288,9 @@ class BatchProcessor:
         memory = judge.memory.prepare(draft.get_memory(record.partition, judge), decoded.sentence, arrived_at)
         evidence = None if memory is None else judge.memory.gather(observation, [memory])
         scores = judge.score_words(observation, thresholds, evidence=evidence)
-        if scores.reason == "scored" and _is_in_control_sample(decoded.sentence, judge.settings.control_share):
+        if scores.reason == "scored" and is_in_control_sample(
+            decoded.sentence.dataset, str(decoded.sentence.id), judge.settings.control_share
+        ):
             scores = replace(scores, reason="control")
         outputs: list[Output] = []
         if scores.reason != "scored" or self._publish_scores:
@@ -299,6 +312,8 @@ class BatchProcessor:
         if memory is not None and evidence is not None:
             evidence.teach(memory, judge.memory.types)
             draft.put_memory(record.partition, judge, memory)
+        share = judge.settings.control_share
+        draft.batches.count(record, decoded.sentence, flagged=scores.reason == "flagged", share=share)
         report.sentences.append(SentenceReport.from_scores(decoded.sentence, scores))
         return outputs
 
@@ -318,6 +333,7 @@ class BatchProcessor:
         )
         identity = f"{record.topic}-{record.partition}-{record.offset}"
         headers = build_event_headers(ASSESSMENT_EVENT_TYPE, event_id=identity, at=now, request_id=request_id)
+        headers += select_trace_headers(record.headers)
         value = assessment.model_dump_json(exclude_none=True).encode()
         key = f"{assessment.dataset}/{assessment.id}".encode()
         return [Output(topic, key, value, headers) for topic in topics]
@@ -331,8 +347,3 @@ def _iter_records(batch: RecordBatch) -> Iterator[tuple[Record, bool]]:
     for records in batch.records.values():
         for record in records:
             yield record, False
-
-
-def _is_in_control_sample(sentence: LabelledSentence, share: float) -> bool:
-    """Drawn from the sentence's name, so that a replay draws the same sentences."""
-    return share > 0 and draw_uniform(sentence.dataset, str(sentence.id), DrawPurpose.CONTROL_SAMPLE) < share

@@ -13,31 +13,33 @@ import gc
 import logging
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.contracts.defaults import BATCH_RECORDS
 from service.datasets.waiting import WaitingDatasets, explain_waiting
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
+from service.stream.state.annotators import AnnotatorRecord
 from service.stream.state.memories import MemoryRecord
 from service.stream.state.reader import apply_state_record, check_memories, read_state_record
 from service.stream.state.snapshot import StateSnapshot
 from service.stream.worker.paused_partitions import PausedPartitions
 from service.stream.worker.release import ReleaseReader, find_releasable
 from service.stream.worker.reporting import finish_report, log_dead_letters, register_datasets
+from service.stream.worker.status import WorkerCounts, WorkerStatus
 from service.telemetry.batch_report import BatchReport
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from service.datasets.registry import DatasetRegistry
     from service.datasets.waiting import WaitingDataset
-    from service.log.protocol import BatchResult, Follower, RecordBatch, WorkerSession
+    from service.log.protocol import Follower, Headers, RecordBatch, WorkerSession
     from service.log.topics import Topics
     from service.stream.worker.batch_processor import BatchProcessor
     from service.stream.worker.release import Releasable
     from service.telemetry.batch_report import Reporter
+    from service.telemetry.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -49,53 +51,6 @@ CATCH_UP_INTERVAL_S = 0.05
 # A batch must end well within the log's poll interval, or its partitions are assigned to another worker.
 TARGET_BATCH_S = 10.0
 RETRY_INTERVAL_S = 0.5
-
-
-@dataclass(slots=True)
-class WorkerCounts:
-    """Records, batches and outputs since the worker started."""
-
-    records: int = 0
-    committed_batches: int = 0
-    refused_batches: int = 0
-    outputs: dict[str, int] = field(default_factory=dict)
-    lost_records: int = 0
-
-    def add_batch(self, result: BatchResult) -> None:
-        self.records += result.batch.polled_records
-        self.committed_batches += 1
-        for output in result.outputs:
-            if output.value is not None:  # tombstones say that stored sentences are judged, not that some are stored
-                self.outputs[output.topic] = self.outputs.get(output.topic, 0) + 1
-
-
-@dataclass(slots=True)
-class WorkerStatus:
-    """Readiness: each condition by name, with the reason why it is not met, or empty text if it is.
-
-    `degraded` has, in the same form, what the worker waits for or does without. It does not affect readiness.
-    """
-
-    conditions: dict[str, str] = field(
-        default_factory=lambda: {
-            "datasets": "the dataset settings are not read yet",
-            "state": "the state is not read yet",
-            "partitions": "no partition is assigned yet",
-            "models": "",
-        }
-    )
-
-    degraded: dict[str, str] = field(default_factory=lambda: {"stream": "", "waiting": ""})
-
-    def mark_met(self, name: str) -> None:
-        self.conditions[name] = ""
-
-    def mark_unmet(self, name: str, reason: str) -> None:
-        self.conditions[name] = reason
-
-    @property
-    def ready(self) -> bool:
-        return not any(self.conditions.values())
 
 
 class Worker:
@@ -111,6 +66,7 @@ class Worker:
         batch_records: int = BATCH_RECORDS,
         poll_timeout: float = POLL_TIMEOUT_S,
         reporter: Reporter | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._session = session
         self._processor = processor
@@ -121,6 +77,7 @@ class Worker:
         self._batch_bytes = INITIAL_BATCH_BYTES
         self._poll_timeout = poll_timeout
         self._reporter = reporter
+        self._tracing = tracing
         self._assigned: set[int] = set()
         self._release_reader = ReleaseReader(session, topics)
         self._paused = PausedPartitions(session, processor.check_model)
@@ -175,8 +132,14 @@ class Worker:
         batch = self._poll()
         if not len(batch) and not batch.released:
             return 0
-        started = time.monotonic()
         report = BatchReport(records=len(batch))
+        if self._tracing is None:
+            return self._process(batch, report)
+        with self._tracing.trace_batch(self._topics.sentences, _iter_headers(batch), report):
+            return self._process(batch, report)
+
+    def _process(self, batch: RecordBatch, report: BatchReport) -> int:
+        started = time.monotonic()
         processed = self._processor.process(batch, self.snapshot, report)
         result = processed.result
         try:
@@ -186,6 +149,7 @@ class Worker:
             self._shrink_batch_size(batch, 0.5)
             self._release_reader.close()
             self.counts.refused_batches += 1
+            report.refused = True
             if self._reporter is not None:
                 self._reporter.count_refused_commit()
             logger.warning(
@@ -193,6 +157,7 @@ class Worker:
             )
             time.sleep(RETRY_INTERVAL_S)
             return 0
+        report.end_stage("commit")
         self.snapshot = processed.snapshot
         if len(result.batch) or result.batch.released:
             self.counts.add_batch(result)
@@ -341,9 +306,16 @@ class Worker:
         draft = self.snapshot.start_draft()
         for record in records:
             state_record = read_state_record(self._topics.state, record.key, record.value, skip=self._assigned)
-            # A sentence is judged with the memory of its own partition alone, so this worker does not keep others.
-            if state_record is not None and not isinstance(state_record, MemoryRecord):
+            # Memories and sums of annotators are needed for the worker's own partitions alone.
+            if state_record is not None and not isinstance(state_record, MemoryRecord | AnnotatorRecord):
                 apply_state_record(draft, self._topics.state, state_record)
                 if not state_record.is_tombstone:
                     self._datasets.register_existing([state_record.dataset])
         self.snapshot = draft.to_snapshot()
+
+
+def _iter_headers(batch: RecordBatch) -> Iterator[Headers]:
+    for release in batch.released.values():
+        yield from (stored.record.headers for stored in release.records)
+    for records in batch.records.values():
+        yield from (record.headers for record in records)

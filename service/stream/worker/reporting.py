@@ -85,7 +85,6 @@ def _list_suggestible_labels(judge: Judge) -> Sequence[str]:
 
 def finish_report(report: BatchReport, batch: RecordBatch, datasets: DatasetRegistry, snapshot: StateSnapshot) -> None:
     """Adds what is known once a batch is committed; `snapshot` includes what was learned from it."""
-    report.end_stage("commit")
     now = time.time()
     report.latencies = [
         max(0.0, now - record.timestamp_ms / 1000)  # the producer's clock may be ahead of ours

@@ -140,11 +140,11 @@ def test_a_rejected_suspect_restores_what_was_given(scheme: Scheme) -> None:
             {
                 "scheme": scheme.value,
                 "given": given,
-                "edits": [["acceptSuspect", suspect], ["rejectSuspect", suspect]],
+                "edits": [["acceptSuspects", [suspect]], ["rejectSuspect", suspect]],
             }
         )
     for call, (accepted, rejected) in zip(calls, run_console(calls)["edited"], strict=True):
-        suggested = call["edits"][0][1]["suggested_span"]
+        suggested = call["edits"][1][1]["suggested_span"]
         assert Span(**suggested) in parse_spans(accepted, scheme)
         assert is_valid_sequence(accepted, scheme)
         assert rejected == call["given"]

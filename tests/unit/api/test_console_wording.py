@@ -96,7 +96,7 @@ def test_a_long_entity_is_cut() -> None:
         ),
         (
             {"kind": "older_mentions", "words": 1, "sentences": 4000, "by_type": {"O": 0.98}},
-            "Seen 1 time in 4,000 sentences before those, always as no entity",
+            "Seen 1 time in 4,000 older sentences, always as no entity",
         ),
         (
             {"kind": "pattern", "words": 3, "sentences": 1, "by_type": {"LOC": 3}},

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from service.contracts import Training
 from service.datasets.training_view import TrainingView
-from service.datasets.trainings import Trainings, build_training_message
+from service.datasets.trainings import (
+    Trainings,
+    build_request_message,
+    build_training_message,
+    create_request,
+    write_request,
+)
 from service.log.protocol import Output, Record
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
@@ -78,3 +84,31 @@ def test_the_view_follows_the_topic(tmp_path: Path) -> None:
         assert view.list_trainings("law") == ()
         stop.set()
         view.run(stop)
+
+
+def test_a_request_is_pending_until_a_training_takes_it() -> None:
+    request = create_request("med")
+    trainings = Trainings([to_record(build_request_message(TOPICS.models, request), 4)])
+    assert trainings.find_request("med") == request
+    assert trainings.get_request_state("med").position == (0, 4)
+    assert (trainings.find_request("law"), trainings.list_newest_first("med")) == (None, ())
+
+    def apply(result: str) -> None:
+        training = make_training("med-v1", result=result, request=request.id)
+        trainings.apply_records([to_record(build_training_message(TOPICS.models, training), 5)])
+
+    apply("stopped")  # the next trainer takes it again
+    assert trainings.find_request("med") == request
+    apply("failed")
+    assert trainings.find_request("med") is None
+    trainings.apply_records([Record(TOPICS.models, 0, 6, b"med/@request", b"{}")])
+    assert trainings.get_request_state("med") == (None, (0, 6))
+
+
+def test_of_two_requests_at_the_same_moment_one_is_written(tmp_path: Path) -> None:
+    with closing(SqliteLog(tmp_path / "log.sqlite", TOPICS)) as log:
+        state = Trainings().get_request_state("med")
+        first = create_request("med")
+        write_request(log, TOPICS.models, first, state)
+        write_request(log, TOPICS.models, create_request("med"), state)
+        assert Trainings(log.read(TOPICS.models, 0, 10)).find_request("med") == first

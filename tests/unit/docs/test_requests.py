@@ -61,7 +61,7 @@ def send_requests(page: str, kind: str, address: str) -> dict[str, str]:
 def wait_for_item(address: str, decision: dict[str, Any]) -> None:
     deadline = time.monotonic() + WAIT_TIMEOUT_S
     while time.monotonic() < deadline:
-        page = json.loads(run_shell(f"curl -s '{ADDRESS}/v1/review?dataset={decision['dataset']}'", address))
+        page = json.loads(run_shell(f"curl -s '{ADDRESS}/v1/review?state=all&dataset={decision['dataset']}'", address))
         if any(item["id"] == decision["id"] for item in page["items"]):
             return
         time.sleep(0.1)
@@ -88,7 +88,7 @@ def test_review_requests_work(address: str) -> None:
     ]
     run_shell(send_request, address)
     requests = [line for kind, block in read_code_blocks("review.md") if kind == "http" for line in block.splitlines()]
-    page, claim, decide, withdraw, release, similar, search = requests
+    page, claim, decide, withdraw, release, cell, selection, apply, undo, progress, similar, search = requests
     deadline = time.monotonic() + WAIT_TIMEOUT_S
     while "1" not in [item["id"] for item in json.loads(run_shell(page, address))["items"]]:
         assert time.monotonic() < deadline
@@ -96,8 +96,52 @@ def test_review_requests_work(address: str) -> None:
     assert json.loads(run_shell(claim, address))["reviewer"] == "dana"
     assert [json.loads(run_shell(line, address))["accepted"] for line in (decide, withdraw)] == [1, 1]
     assert json.loads(run_shell(release, address))["until"] is None
+    assert json.loads(run_shell(cell, address))["action"] == "accept"
+    assert json.loads(run_shell(selection, address))["total"] == 1
+    for line in (apply, undo):  # the quick start has a decision about the item, so it may be left out
+        answer = json.loads(run_shell(line, address))
+        assert answer["accepted"] + len(answer["left_out"]) == 1
+    assert json.loads(run_shell(progress, address))["decided"] >= 0
     assert json.loads(run_shell(similar, address))["same_words"]["phrases"] == [["Oslo"]]
     assert [item["id"] for item in json.loads(run_shell(search, address))["items"]] == ["1"]
+
+
+def test_teams_requests_work(address: str) -> None:
+    requests = [line for kind, block in read_code_blocks("teams.md") if kind == "http" for line in block.splitlines()]
+    next_item, settings, adjudication, agreement = (json.loads(run_shell(line, address)) for line in requests)
+    deadline = time.monotonic() + WAIT_TIMEOUT_S
+    while agreement["overlap"] != 2:  # the queue reads the settings from their topic
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        agreement = json.loads(run_shell(requests[-1], address))
+    assert (agreement["dataset"], agreement["pairs"]) == ("team", [])
+    assert next_item["item"] is None
+    assert (settings["name"], settings["overlap"]) == ("team", 2)
+    assert adjudication["items"] == []
+
+
+def test_annotators_requests_work(address: str) -> None:
+    """They are about the annotator of the quick start, whose sentences are sent here."""
+    (send_request,) = [
+        line
+        for _, block in read_code_blocks("quick-start.md")
+        for line in block.splitlines()
+        if "/v1/sentences" in line
+    ]
+    run_shell(send_request, address)
+    requests = [
+        line for kind, block in read_code_blocks("annotators.md") if kind == "http" for line in block.splitlines()
+    ]
+    every, one, items = requests
+    wait_for_item(address, {"dataset": "news", "id": "1"})
+    deadline = time.monotonic() + WAIT_TIMEOUT_S
+    while '"news"' not in run_shell(f"curl -s {ADDRESS}/v1/datasets", address):  # the statistics have their own topic
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    found = json.loads(run_shell(every, address))
+    assert (found["annotators"][0]["annotator"], found["not_shown"]) == ("kim", None)
+    assert json.loads(run_shell(one, address))["annotators"][0]["annotator"] == "kim"
+    assert "items" in json.loads(run_shell(items, address))
 
 
 def test_producers_requests_work(address: str) -> None:

@@ -45,6 +45,7 @@ def test_messages_are_valid() -> None:
     values = [block for kind, block in BLOCKS if kind == "json"]
     read_sentence(values[0])
     settings = DatasetSettings.model_validate_json(values[1])
+    assert settings.flag_policy is not None
     assert settings.flag_policy.kind == "budget"
 
 

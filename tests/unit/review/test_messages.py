@@ -14,10 +14,12 @@ from service.contracts import Assessment, Claim, Decision
 from service.log.codec import get_header
 from service.log.protocol import Record
 from service.review.messages import (
+    DecisionKey,
     ErasedAssessment,
     ErasedDecision,
     build_claim_message,
     build_decision_message,
+    encode_adjudication_key,
     encode_claim_key,
     encode_decision_key,
     iterate_assessments,
@@ -57,16 +59,26 @@ def test_the_message_of_a_claim() -> None:
 
 
 names = st.text(st.sampled_from("a/%2Fclaim é"), min_size=1, max_size=12)
-messages = st.tuples(names, names, st.booleans())
+messages = st.builds(
+    lambda sentence_id, reviewer, kind: DecisionKey(
+        "d", sentence_id, reviewer, is_claim=kind == "claim", is_adjudication=kind == "adjudication"
+    ),
+    names,
+    names,
+    st.sampled_from(("decision", "claim", "adjudication")),
+)
 
 
 @given(messages, messages)
-def test_no_two_messages_share_a_key(first: tuple[str, str, bool], second: tuple[str, str, bool]) -> None:
-    def key(sentence_id: str, reviewer: str, claim: bool) -> bytes:
-        return (encode_claim_key if claim else encode_decision_key)("d", sentence_id, reviewer)
+def test_no_two_messages_share_a_key(first: DecisionKey, second: DecisionKey) -> None:
+    def encode(key: DecisionKey) -> bytes:
+        encode_key = encode_decision_key
+        if key.is_claim or key.is_adjudication:
+            encode_key = encode_claim_key if key.is_claim else encode_adjudication_key
+        return encode_key(key.dataset, key.id, key.reviewer)
 
-    assert (key(*first) == key(*second)) == (first == second)
-    assert parse_decision_key(key(*first)) == ("d", *first)
+    assert (encode(first) == encode(second)) == (first == second)
+    assert parse_decision_key(encode(first)) == first
 
 
 @pytest.mark.parametrize("key", [b"", b"d", b"d/1", b"d/1/ann/other", b"d/1/2/3/4", b"\xff/1/2"])

@@ -6,12 +6,16 @@ import logging
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
-from service.runtime.process import set_up_logging
+from service.runtime.process import FORCED_EXIT_CODE, set_up_logging
 from service.settings import Settings
 from tests.support.command_harness import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STUBBORN_PROCESS = """
 import sys, threading, time
@@ -37,6 +41,67 @@ def test_a_second_signal_ends_at_once(second: signal.Signals) -> None:
         assert process.stdout.readline() == "asked\n"
         process.send_signal(second)
         assert process.wait(60) == -second
+
+
+BUSY_PROCESS = """
+import threading, time
+from concurrent.futures import ThreadPoolExecutor
+from service.runtime.process import exit_after, stop_on_signals
+stop = threading.Event()
+def work():
+    while True:
+        sum(range(1000))
+exit_after(stop, 0.5)
+with stop_on_signals(stop):
+    ThreadPoolExecutor(1, thread_name_prefix="busy").submit(work)
+    print("ready", flush=True)
+    stop.wait()
+"""
+
+
+def test_sigterm_ends_a_process_with_a_thread_that_does_not_end() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY_PROCESS], cwd=ROOT, stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == FORCED_EXIT_CODE
+        assert process.stderr is not None
+        assert "busy_0" in process.stderr.read()
+
+
+LIMITED_PROCESS = """
+import resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+hard = 4096 if hard == resource.RLIM_INFINITY else min(hard, 4096)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+from service.runtime.process import raise_file_limit
+print(raise_file_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard)
+"""
+
+
+def test_the_limit_of_file_descriptors_is_raised() -> None:
+    ran = subprocess.run([sys.executable, "-c", LIMITED_PROCESS], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "True\n"
+
+
+ENDLESS_CHECK = """
+import sys, time
+from service.cli.files import model
+model.MAX_CHECK_S = 0.2
+model.check_model_folder = lambda *_, **__: time.sleep(1000)
+model.check(sys.argv[1])
+"""
+
+
+def test_the_check_of_a_model_that_never_answers_ends(tiny_model: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", ENDLESS_CHECK, str(tiny_model)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == FORCED_EXIT_CODE
+    assert "its graph may never end" in ran.stderr
 
 
 def test_logs_mask_the_secrets_of_the_settings(

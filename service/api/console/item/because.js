@@ -11,8 +11,8 @@ import { formatCount, pluralize, truncate } from "../text.js";
  */
 export function describeEvidence({ kind, words, sentences, by_type }) {
   const subject = kind === "pattern" ? "Words in the same surroundings: seen" : "Seen";
-  const period = pluralize(sentences, "sentence");
-  const where = kind === "older_mentions" ? `${period} before those` : `the last ${period}`;
+  const where =
+    kind === "older_mentions" ? pluralize(sentences, "older sentence") : `the last ${pluralize(sentences, "sentence")}`;
   const parts = Object.entries(by_type).flatMap(([type, number]) => {
     const name = type === "O" ? "no entity" : truncate(type, 40);
     const rounded = Math.min(Math.round(number), words);

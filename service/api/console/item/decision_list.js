@@ -68,6 +68,7 @@ function renderDecision(item, decision, { reviewer, mayWrite }, onUndo) {
     : (decision.words ?? []).map((index) => h("bdi", {}, truncate(item.tokens[index] ?? "", 40)));
   return [
     h("b", {}, isOwn ? "You" : truncate(decision.reviewer, 60)),
+    decision.adjudication ? h("span", { class: "tag" }, "settled") : null,
     h("span", { class: `verdict-tag ${decision.verdict}` }, VERDICT_NAMES[decision.verdict]),
     ...changes,
     decision.note ? h("q", {}, truncate(decision.note, 300)) : null,

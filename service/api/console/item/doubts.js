@@ -71,6 +71,9 @@ export class DoubtList {
         ),
         confidence === null ? null : h("span", { class: "sure" }, ` ${formatPercent(confidence)} sure`),
         answer === "changed" ? h("span", { class: "tag" }, "you changed it") : null,
+        answer !== "accepted" && this.draft.listAcceptedOverlaps(number).length
+          ? h("span", { class: "tag" }, "shares words with an accepted one, which stays")
+          : null,
       ),
       h(
         "span",

@@ -1,31 +1,38 @@
 /** A reviewer's unsaved correction of an item: its labels, the answers to its doubts, and what can be undone. No DOM. */
 
 import { matchSpelling, proposeLabels } from "../labels/proposal.js";
-import { doOverlap, listIndices, SpanEditor } from "../labels/spans.js";
+import { doOverlap, doSuspectsOverlap, listIndices, SpanEditor } from "../labels/spans.js";
 import { listDoubts } from "../queue/wording.js";
 
-/** @import { Item, Verdict } from "../types.js" */
+/** @import { Decision, Item, Verdict } from "../types.js" */
 /** @import { Scheme } from "../labels/scheme.js" */
 /** @import { WordRange } from "../labels/spans.js" */
 
 /**
  * What became of a doubt. "changed": the reviewer edited its words by hand.
  * @typedef {"accepted" | "rejected" | "changed"} Answer
- * @typedef {{ labels: string[], otherLabel: Set<number>, answers: Map<number, Answer> }} DraftState
+ * @typedef {{ labels: string[], otherLabel: Set<number>, answers: Map<number, Answer>, isEdited: boolean }} DraftState
  */
 
 /** A draft stays while the reviewer looks at other items. */
 export class Draft {
-  /** @param {Item} item @param {Scheme} scheme */
-  constructor(item, scheme) {
+  /**
+   * @param {Item} item
+   * @param {Scheme} scheme
+   * @param {Decision | null} [decision] in force: the draft starts from its correction, else from what the service suggests
+   */
+  constructor(item, scheme, decision = null) {
     this.item = item;
     this.scheme = scheme;
     this.editor = new SpanEditor(scheme, item.labels);
     this.doubts = listDoubts(item);
     this.note = "";
-    this.labels = proposeLabels(item, scheme);
+    const correction = decision?.verdict === "error" && decision.revision === item.revision ? decision : null;
+    this.labels = correction?.labels ?? (correction?.words ? [...item.labels] : proposeLabels(item, scheme));
     /** Words whose label is wrong while the right one is not known. @type {Set<number>} */
-    this.otherLabel = new Set();
+    this.otherLabel = new Set(correction?.words ?? []);
+    /** Whether the reviewer has edited words by hand. */
+    this.isEdited = false;
     /** @type {Map<number, Answer>} */
     this.answers = new Map();
     /** @type {DraftState[]} */
@@ -33,6 +40,32 @@ export class Draft {
     /** The words of the table. @type {Set<number>} */
     this.rows = new Set(item.doubtful.map((flag) => flag.index));
     this.addChangedRows();
+    for (const index of this.otherLabel) this.rows.add(index);
+  }
+
+  /** A copy that later edits do not change. */
+  copy() {
+    /** @type {Draft} */
+    const copy = Object.assign(Object.create(Draft.prototype), this);
+    copy.otherLabel = new Set(this.otherLabel);
+    copy.answers = new Map(this.answers);
+    copy.history = [...this.history];
+    copy.rows = new Set(this.rows);
+    return copy;
+  }
+
+  /** Takes the edits of an earlier copy. @param {Draft} copy */
+  restore(copy) {
+    const { labels, otherLabel, answers, isEdited, history, rows } = copy;
+    const isSame = copy.doubts === this.doubts; // else the numbers of the answers are those of other doubts
+    Object.assign(this, { labels, otherLabel, isEdited, rows });
+    this.answers = isSame ? answers : new Map();
+    this.history = isSame ? history : [];
+  }
+
+  /** Whether only the verdict "error" saves what the reviewer has edited. */
+  get needsError() {
+    return this.isEdited && this.verdict === "error";
   }
 
   get revision() {
@@ -75,6 +108,7 @@ export class Draft {
     const changed = labels.flatMap((label, index) => (label === this.labels[index] ? [] : [index]));
     if (!changed.length) return false;
     this.remember();
+    this.isEdited = true;
     this.labels = labels;
     for (const index of changed) this.otherLabel.delete(index);
     this.markChanged(changed);
@@ -85,6 +119,7 @@ export class Draft {
   /** The reviewer chooses the label of one word; null: it is wrong, and the right one is not known. @param {number} index @param {string | null} label */
   chooseLabel(index, label) {
     this.remember();
+    this.isEdited = true;
     this.labels = this.labels.with(index, label ?? this.item.labels[index]);
     if (label === null) this.otherLabel.add(index);
     else this.otherLabel.delete(index);
@@ -109,6 +144,7 @@ export class Draft {
   /** Answers all doubts but those that can't be accepted. @param {"accepted" | "rejected"} answer */
   answerAll(answer) {
     this.remember();
+    this.answers = new Map();
     // From the least to the worst: where two doubts overlap, the worst one counts.
     for (const number of [...this.doubts.keys()].reverse())
       if (answer === "rejected" || this.canAccept(number)) this.apply(number, answer);
@@ -119,11 +155,14 @@ export class Draft {
   apply(number, answer) {
     const { suspect, flag, range } = this.doubts[number];
     const isAccepted = answer === "accepted";
-    if (suspect)
-      this.labels = isAccepted
-        ? this.spell(this.editor.acceptSuspect(this.labels, suspect), range)
-        : this.editor.rejectSuspect(this.labels, suspect);
-    else if (flag)
+    if (suspect) {
+      const others = this.listAcceptedOverlaps(number).map((other) => this.doubts[other]);
+      const accepted = [...(isAccepted ? [this.doubts[number]] : []), ...others];
+      if (!isAccepted) this.labels = this.editor.rejectSuspect(this.labels, suspect);
+      const suspects = accepted.flatMap((doubt) => doubt.suspect ?? []);
+      if (suspects.length) this.labels = this.editor.acceptSuspects(this.labels, suspects);
+      for (const doubt of accepted) this.labels = this.spell(this.labels, doubt.range);
+    } else if (flag)
       this.labels = this.editor.relabel(
         this.labels,
         flag.index,
@@ -131,6 +170,19 @@ export class Draft {
       );
     for (const index of listIndices(range)) this.otherLabel.delete(index);
     this.answers.set(number, answer);
+  }
+
+  /**
+   * The accepted doubts that share words with this one. Their correction stays, whatever the answer to this one is.
+   * @param {number} number
+   */
+  listAcceptedOverlaps(number) {
+    const { suspect } = this.doubts[number];
+    return [...this.doubts.keys()].filter((other) => {
+      const candidate = this.doubts[other].suspect;
+      if (other === number || this.answers.get(other) !== "accepted") return false;
+      return suspect !== null && candidate !== null && doSuspectsOverlap(suspect, candidate);
+    });
   }
 
   /** Writes suggested labels as the service does. @param {string[]} labels @param {WordRange} range */
@@ -155,8 +207,8 @@ export class Draft {
   }
 
   remember() {
-    const { labels, otherLabel, answers } = this;
-    this.history.push({ labels: [...labels], otherLabel: new Set(otherLabel), answers: new Map(answers) });
+    const { labels, otherLabel, answers, isEdited } = this;
+    this.history.push({ labels: [...labels], otherLabel: new Set(otherLabel), answers: new Map(answers), isEdited });
   }
 
   /** Doubts about words that the reviewer edits by hand count as answered. @param {number[]} indices */

@@ -1,7 +1,8 @@
 /** The open item: a sentence with its doubts, the correction, decisions and the buttons to decide. */
 
 import { h, showToast } from "../dom.js";
-import { VERDICT_NAMES } from "../queue/review.js";
+import { isAdjudication, VERDICT_NAMES } from "../queue/review.js";
+import { renderAnswers } from "../team/answers.js";
 import { formatAge, formatDateTime, truncate } from "../text.js";
 import { renderBecause } from "./because.js";
 import { renderDecisions } from "./decision_list.js";
@@ -32,7 +33,7 @@ const STEP_BUTTONS = [
 /**
  * `unsent`: the reviewer's decision about the item that is not sent yet.
  * @typedef {{ reviewer: string, mayWrite: boolean, unsent: Decision | null }} ReviewerStatus
- * @typedef {{ step: (offset: number) => void, decide: (verdict: Verdict) => void,
+ * @typedef {{ step: (offset: number) => void, decide: (verdict: Verdict, undone?: Draft) => void,
  *   undo: (decision: Decision) => void }} ItemHandlers
  */
 
@@ -44,7 +45,8 @@ export class ItemView {
   constructor(item, { scheme, status, drafts, handlers }) {
     const key = `${item.dataset}/${item.id}`;
     const savedDraft = drafts.get(key);
-    this.draft = savedDraft?.revision === item.revision ? savedDraft : new Draft(item, scheme);
+    this.draft =
+      savedDraft?.revision === item.revision ? savedDraft : new Draft(item, scheme, findOwnDecision(item, status));
     this.draft.update(item);
     drafts.set(key, this.draft);
     this.item = item;
@@ -67,6 +69,7 @@ export class ItemView {
     this.head = h("header");
     this.notices = h("div", { class: "notices" });
     this.decisionList = h("div", { class: "decisions" });
+    this.sideBySide = h("div");
     this.note = /** @type {HTMLInputElement} */ (
       h("input", { id: "note", maxlength: 2000, placeholder: "Reason, for later readers", autocomplete: "off" })
     );
@@ -128,6 +131,7 @@ export class ItemView {
       { class: "item", "aria-labelledby": "item-title" },
       this.head,
       this.notices,
+      this.sideBySide,
       this.editing.sentence.element,
       this.editing.status,
       this.answers,
@@ -169,15 +173,15 @@ export class ItemView {
     this.editing.sentence.element.hidden = !item.tokens.length;
     this.head.replaceChildren(...this.renderHeading());
     this.notices.replaceChildren(...renderNotices(item, status, this.scheme, this.handlers.undo));
+    this.sideBySide.replaceChildren(...renderAnswers(item, this.scheme));
     this.decisionList.replaceChildren(...renderDecisions(item, status, this.handlers.undo));
-    const ownDecision = status.unsent ?? item.decisions.find((decision) => decision.reviewer === status.reviewer);
+    const settles = isAdjudication(item, status.reviewer);
+    const ownDecision = findOwnDecision(item, status);
     for (const button of this.buttons) {
-      /** @type {HTMLButtonElement} */ (button).disabled = closed || !status.mayWrite;
+      const isUseless = settles && button.dataset.verdict === "unsure";
+      /** @type {HTMLButtonElement} */ (button).disabled = closed || !status.mayWrite || isUseless;
       button.title = status.mayWrite ? "" : "Your key may only read";
-      button.setAttribute(
-        "aria-pressed",
-        String(!ownDecision?.withdrawn && ownDecision?.verdict === button.dataset.verdict),
-      );
+      button.setAttribute("aria-pressed", String(ownDecision?.verdict === button.dataset.verdict));
     }
   }
 
@@ -191,6 +195,7 @@ export class ItemView {
       h("span", { class: `state ${item.state}` }, item.state),
       item.annotator !== null && h("span", {}, "by ", h("bdi", {}, truncate(item.annotator, 60))),
       item.document !== null && h("span", {}, "in ", h("bdi", {}, truncate(item.document, 60))),
+      item.batch !== null && h("span", {}, "batch ", h("bdi", {}, truncate(item.batch, 60))),
       item.annotated_at !== null &&
         h("span", { title: formatDateTime(item.annotated_at) }, `annotated ${formatAge(item.annotated_at)}`),
       renderSource(item.source),
@@ -223,17 +228,24 @@ export class ItemView {
       showToast("The suggested type is not in the label set. Reject it, or choose another type.");
       return;
     }
+    const undone = this.draft.copy(); // undoing the decision undoes this answer too
     if (number === "all") this.draft.answerAll(answer);
     else this.draft.answer(number, answer);
     this.showDraft();
     const { currentDoubt } = this.draft;
-    if (currentDoubt === null) this.handlers.decide(this.draft.verdict);
+    if (currentDoubt === null) this.handlers.decide(this.draft.verdict, undone);
     else this.editing.selectDoubt(currentDoubt);
   }
 
   /** Opens the table of words at the selected word. */
   openTable() {
     this.table.focus(this.editing.selection.head);
+  }
+
+  /** Shows an earlier draft of this item again. @param {Draft} draft */
+  restoreDraft(draft) {
+    if (draft.revision === this.draft.revision) this.draft.restore(draft);
+    this.showDraft();
   }
 
   /** Undoes the last edit of the draft. Returns whether there was one. */
@@ -267,6 +279,12 @@ export class ItemView {
   focus() {
     this.title.focus();
   }
+}
+
+/** The reviewer's decision in force, or null. @param {Item} item @param {ReviewerStatus} status */
+function findOwnDecision(item, { reviewer, unsent }) {
+  const own = unsent ?? item.decisions.findLast((decision) => decision.reviewer === reviewer);
+  return own && !own.withdrawn ? own : null;
 }
 
 /**

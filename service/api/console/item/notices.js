@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { formatPercent, formatTime } from "../text.js";
-import { isClaimedByOther, VERDICT_NAMES } from "../queue/review.js";
+import { hasDecided, isClaimedByOther, VERDICT_NAMES } from "../queue/review.js";
 
 /** @import { Decision, Item } from "../types.js" */
 /** @import { Scheme } from "../labels/scheme.js" */
@@ -31,6 +31,20 @@ export function renderNotices(item, { reviewer, unsent }, scheme, onUndo) {
     const until = item.claimed_until ? ` until ${formatTime(item.claimed_until)}` : "";
     notices.push(
       h("p", { class: "notice" }, h("b", {}, item.claimed_by), ` has it open${until}. You can decide as well.`),
+    );
+  }
+  if (item.state === "adjudication") {
+    const advice = hasDecided(item, reviewer)
+      ? "You are one of them: another reviewer settles it. You can still change your decision."
+      : "Your decision settles it.";
+    notices.push(h("p", { class: "notice" }, h("b", {}, "Reviewers differ. "), advice));
+  } else if (item.state === "open" && item.overlap > 1) {
+    notices.push(
+      h(
+        "p",
+        { class: "notice quiet" },
+        `This sentence needs ${item.overlap} decisions and has ${item.decision_count}. You see those of others when it has all of them.`,
+      ),
     );
   }
   if (item.state === "closed") {

@@ -1,27 +1,18 @@
-/** How sure the service is that an item is wrong, in words. */
+/** How likely an item is wrong, in words. The service decides, by the decisions about the dataset. */
 
 import { h } from "../dom.js";
 
 /** @import { Item } from "../types.js" */
 
-/**
- * From the worst on: the rank below which an item gets these words.
- * @type {readonly [number, string, string][]}
- */
-const BANDS = [
-  [0.1, "very likely wrong", "worst"],
-  [0.35, "probably wrong", "bad"],
-  [Infinity, "possibly wrong", "mild"],
-];
-
-/** @param {Item} item @returns {[string, string]} the words and the CSS class */
-export function describeVerdict(item) {
-  const [, words, css] = BANDS.find(([below]) => item.rank < below) ?? BANDS[BANDS.length - 1];
-  return [words, css];
-}
+/** The words and the CSS class. @type {Record<Item["likelihood"], [string, string]>} */
+const WORDS = {
+  very_likely_wrong: ["Very likely wrong", "worst"],
+  probably_wrong: ["Probably wrong", "bad"],
+  may_be_right: ["May be right", "mild"],
+};
 
 /** @param {Item} item */
-export function renderVerdict(item) {
-  const [words, css] = describeVerdict(item);
-  return h("p", { class: `likelihood ${css}` }, words[0].toUpperCase() + words.slice(1));
+export function renderVerdict({ likelihood }) {
+  const [words, css] = WORDS[likelihood];
+  return h("p", { class: `likelihood ${css}` }, words);
 }

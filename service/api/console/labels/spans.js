@@ -1,6 +1,6 @@
 /** Entities of a sentence and their edits: labels in, labels out, always valid in the scheme. No DOM. */
 
-/** @import { Span, SpanChange } from "../types.js" */
+/** @import { Span, SpanChange, Suspect } from "../types.js" */
 /** @import { Scheme } from "./scheme.js" */
 
 /**
@@ -21,6 +21,14 @@ const isSameSpan = (a, b) => a.start === b.start && a.end === b.end && a.type ==
 
 /** @param {Span[]} a @param {Span[]} b both in the order of the words */
 const haveSameSpans = (a, b) => a.length === b.length && a.every((span, index) => isSameSpan(span, b[index]));
+
+/** The given and the suggested entity of a suspect, as far as it has them. @param {Suspect} suspect */
+const listSuspectSpans = ({ given_span, suggested_span }) =>
+  [given_span, suggested_span].filter((span) => span !== null);
+
+/** Whether two suspects have words in common. @param {Suspect} a @param {Suspect} b */
+export const doSuspectsOverlap = (a, b) =>
+  listSuspectSpans(a).some((span) => listSuspectSpans(b).some((other) => doOverlap(span, other)));
 
 /** The span of each word that has one. @template {WordRange} T @param {T[]} spans @returns {Map<number, T>} */
 export function indexByWord(spans) {
@@ -95,24 +103,27 @@ export class SpanEditor {
   }
 
   /**
-   * Replaces the given entity of a suspect by the suggested one.
+   * Replaces the given entities of suspects by the suggested ones. Suspects may share an entity.
    * @param {string[]} labels
-   * @param {{ given_span: Span | null, suggested_span: Span | null }} suspect
+   * @param {Suspect[]} suspects
    */
-  acceptSuspect(labels, { given_span: given, suggested_span: suggested }) {
-    const spans = this.scheme
-      .parseSpans(labels)
-      .filter((span) => ![given, suggested].some((other) => other && doOverlap(span, other)));
-    return this.write(labels, suggested ? [...spans, suggested] : spans);
+  acceptSuspects(labels, suspects) {
+    const replaced = suspects.flatMap(listSuspectSpans);
+    const kept = this.scheme.parseSpans(labels).filter((span) => !replaced.some((other) => doOverlap(span, other)));
+    /** @type {Span[]} */
+    const suggested = [];
+    for (const { suggested_span: span } of suspects)
+      if (span && !suggested.some((other) => doOverlap(span, other))) suggested.push(span);
+    return this.write(labels, [...kept, ...suggested]);
   }
 
   /**
    * Restores what was given where a suspect stands.
    * @param {string[]} labels
-   * @param {{ given_span: Span | null, suggested_span: Span | null }} suspect
+   * @param {Suspect} suspect
    */
-  rejectSuspect(labels, { given_span, suggested_span }) {
-    const ranges = [given_span, suggested_span].filter((span) => span !== null);
+  rejectSuspect(labels, suspect) {
+    const ranges = listSuspectSpans(suspect);
     const restored = this.scheme
       .parseSpans(this.given)
       .filter((span) => ranges.some((range) => doOverlap(span, range)));

@@ -3,7 +3,7 @@
 import { svg } from "../dom.js";
 
 /** @import { Child } from "../dom.js" */
-/** @import { Bin } from "../types.js" */
+/** @import { PriorityBin } from "../types.js" */
 
 /** @typedef {{ name: string, value: number | null, description: string, low?: number, high?: number }} Point */
 
@@ -11,7 +11,7 @@ const LEFT = 44;
 export const RIGHT = 12;
 const TOP = 12;
 const BOTTOM = 26;
-const ROUND_NUMBER = /^(0|1|0\.0*1|0\.5|0\.9+)$/; // bin edges that get a name on the axis
+const BINS_PER_NAME = 3; // edges that get a name on the axis, counted from the middle
 
 /**
  * @param {{ width: number, height: number, description: string }} size
@@ -181,21 +181,33 @@ export function renderShares({ points, width, height, description }) {
 }
 
 /**
- * A histogram with bins of equal width and a logarithmic axis of counts.
- * @param {{ bins: Bin[], width: number, height: number, description: string, describe: (bin: Bin) => string }} chart
+ * A histogram with bins of equal width and a logarithmic axis of counts: all sentences, and in front those in review.
+ * @param {{ bins: PriorityBin[], width: number, height: number, description: string,
+ *   describe: (bin: PriorityBin) => string }} chart
  */
 export function renderHistogram({ bins, width, height, description, describe }) {
   const area = { ...computePlotArea(width, height), base: height - 40 };
-  const largest = Math.max(1, ...bins.map((bin) => bin.items));
+  const largest = Math.max(1, ...bins.map((bin) => Math.max(bin.items, bin.sentences)));
   const decades = Math.max(Math.ceil(Math.log10(largest + 1)), 1);
   const y = (/** @type {number} */ number) =>
     area.base - ((Math.log10(number) + 0.3) / (decades + 0.3)) * (area.base - area.top);
   const step = (area.right - area.left) / bins.length;
   const edges = [...bins.map((bin) => bin.low), bins[bins.length - 1].high];
-  const isProbability = edges[0] === 0 && edges[bins.length] === 1;
   const edgesWithNames = edges.flatMap((edge, index) =>
-    (isProbability ? ROUND_NUMBER.test(String(edge)) : index % 5 === 0) ? [{ edge, index }] : [],
+    (index - bins.length / 2) % BINS_PER_NAME === 0 ? [{ edge, index }] : [],
   );
+  /** @param {number} number @param {number} index @param {string} css */
+  const renderBar = (number, index, css) =>
+    number
+      ? svg("rect", {
+          class: `bar ${css}`,
+          x: area.left + index * step + 0.75,
+          y: y(number),
+          width: step - 1.5,
+          height: area.base - y(number),
+          rx: 1.5,
+        })
+      : null;
   return renderFrame(
     { width, height, description },
     renderGrid(
@@ -214,21 +226,15 @@ export function renderHistogram({ bins, width, height, description, describe }) 
           width: step,
           height: area.base - area.top,
         }),
-        bin.items
-          ? svg("rect", {
-              class: "bar doubt",
-              x: area.left + index * step + 0.75,
-              y: y(bin.items),
-              width: step - 1.5,
-              height: area.base - y(bin.items),
-              rx: 1.5,
-            })
-          : null,
+        renderBar(bin.sentences, index, "all"),
+        renderBar(bin.items, index, "doubt"),
       ),
     ),
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
     selectSpacedEdges(edgesWithNames, step).map(({ edge, index }) => {
-      const name = String(Number(edge.toPrecision(3))).replace(/^0\./, ".");
+      // As many digits towards 1 as towards 0.
+      const rounded = edge > 0.5 ? 1 - Number((1 - edge).toPrecision(1)) : Number(edge.toPrecision(1));
+      const name = String(Number(rounded.toPrecision(6))).replace(/^0\./, ".");
       return svg(
         "text",
         {

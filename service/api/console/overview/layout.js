@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 /**
  * @param {string} id
  * @param {string} title
- * @param {string} note
+ * @param {string | (Node | string)[]} note
  * @param {...(Node | null)} content
  */
 export function renderSection(id, title, note, ...content) {

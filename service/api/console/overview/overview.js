@@ -4,6 +4,8 @@ import { ApiError } from "../api.js";
 import { h } from "../dom.js";
 import { renderMisfits } from "../misfits.js";
 import { truncate } from "../text.js";
+import { renderAnnotatorFigures } from "./annotators.js";
+import { renderBatches } from "./batches.js";
 import { hasModels, isModelExpected, renderModels } from "./models.js";
 import {
   renderFigures,
@@ -12,9 +14,10 @@ import {
   renderScoreChart,
   renderThresholdChart,
 } from "./sections.js";
+import { renderAgreement } from "../team/agreement.js";
 import { renderAnnotatorTable, renderConfusionMap, renderRankerTable } from "./tables.js";
 
-/** @import { Dataset, DatasetModels, Overview, Thresholds } from "../types.js" */
+/** @import { Agreement, Batch, Dataset, DatasetAnnotators, DatasetModels, Overview, Thresholds } from "../types.js" */
 /** @import { Api } from "../api.js" */
 
 const MAX_DATASETS = 12;
@@ -27,6 +30,7 @@ export class OverviewView {
     this.api = api;
     this.context = context;
     this.dataset = "";
+    this.batchLimit = ""; // in percent; empty: that of the dataset's settings
     this.select = /** @type {HTMLSelectElement} */ (h("select", { id: "overview-dataset" }));
     this.select.addEventListener("change", () => {
       location.hash = `#/overview${this.select.value ? `?${new URLSearchParams({ dataset: this.select.value })}` : ""}`;
@@ -112,10 +116,16 @@ export class OverviewView {
           problems.push(error.message);
           return null;
         });
-      const [overview, answers, models] = await Promise.all([
+      const maxErrorRate = this.batchLimit ? Number(this.batchLimit) / 100 : "";
+      const [overview, answers, models, batches, agreement, annotators] = await Promise.all([
         this.api.get("v1/overview", { dataset: dataset }),
         Promise.all(requestedNames.map(getThresholds)),
         Promise.all(requestedNames.map((name) => get(name, "models"))),
+        dataset
+          ? this.api.get(`v1/datasets/${encodeURIComponent(dataset)}/batches`, { max_error_rate: maxErrorRate })
+          : { batches: [] },
+        dataset ? get(dataset, "agreement") : null,
+        dataset ? get(dataset, "annotators") : null,
       ]);
       const thresholds = answers.filter((answer) => answer !== null);
       if (requestNumber !== this.requestNumber || !this.isShown) return;
@@ -129,6 +139,9 @@ export class OverviewView {
           ...this.renderSections(overview, thresholds, {
             dataset,
             models: models.filter(hasModels),
+            batches: batches.batches,
+            agreement,
+            annotators,
             isComplete: thresholds.length === names.length || dataset !== "",
             notices: [
               ...problems.map((problem) => h("p", { class: "notice" }, `${problem}.`)),
@@ -144,6 +157,18 @@ export class OverviewView {
     } catch (error) {
       this.context.showError(error);
     }
+  }
+
+  /** The limit in force for batches, in percent, and how to change it. @param {Batch[]} batches */
+  batchChoice(batches) {
+    const rate = batches[0]?.max_error_rate ?? null;
+    return {
+      limit: this.batchLimit || (rate === null ? "" : String(Number((100 * rate).toFixed(6)))),
+      onLimitChange: (/** @type {string} */ limit) => {
+        this.batchLimit = limit;
+        this.refresh();
+      },
+    };
   }
 
   /** Says that the dataset does not exist. @param {string[]} names @param {string} dataset */
@@ -175,15 +200,17 @@ export class OverviewView {
   /**
    * @param {Overview} overview
    * @param {Thresholds[]} thresholds
-   * @param {{ dataset: string, models: DatasetModels[], isComplete: boolean, notices: HTMLElement[] }} about
+   * @param {{ dataset: string, models: DatasetModels[], batches: Batch[], agreement: Agreement | null,
+   *   annotators: DatasetAnnotators | null, isComplete: boolean, notices: HTMLElement[] }} about
    */
-  renderSections(overview, thresholds, { dataset, models, isComplete, notices }) {
+  renderSections(overview, thresholds, { dataset, models, batches, agreement, annotators, isComplete, notices }) {
     const columnWidth = this.width < 760 ? this.width : (this.width - 48) / 2;
     const busiest = [...thresholds].sort((a, b) => b.sentences - a.sentences)[0];
     return [
       ...notices,
       renderFigures(overview, isComplete ? thresholds : []),
       ...models.map((entry) => renderModels(entry, !dataset && thresholds.length > 1)),
+      batches.length ? renderBatches(batches, dataset, this.batchChoice(batches)) : null,
       h(
         "div",
         { class: "columns" },
@@ -196,8 +223,10 @@ export class OverviewView {
         "div",
         { class: "columns" },
         renderConfusionMap(overview.confusions, dataset),
-        renderAnnotatorTable(overview.annotators, dataset),
+        annotators ? null : renderAnnotatorTable(overview.annotators, dataset),
       ),
+      annotators ? renderAnnotatorFigures(annotators, dataset) : null,
+      agreement ? renderAgreement(agreement, overview.counts.adjudication ?? 0) : null,
       dataset ? renderRankerTable(overview) : null,
     ].filter((part) => part !== null);
   }

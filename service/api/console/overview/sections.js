@@ -37,7 +37,12 @@ export function renderFigures(overview, thresholds) {
       "decided",
       formatCount(counts.decided ?? 0),
       "decided",
-      counts.closed ? `${formatCount(counts.closed)} closed` : "",
+      [
+        counts.adjudication ? `${formatCount(counts.adjudication)} in adjudication` : "",
+        counts.closed ? `${formatCount(counts.closed)} closed` : "",
+      ]
+        .filter(Boolean)
+        .join(", "),
     ],
     [
       "rate",
@@ -120,22 +125,29 @@ export function renderPrecisionChart(overview, width) {
 }
 
 /** @param {Overview} overview @param {number} width */
-export function renderScoreChart({ scores }, width) {
-  const total = scores.reduce((sum, bin) => sum + bin.items, 0);
+export function renderScoreChart({ priorities }, width) {
+  const [items, sentences] = /** @type {const} */ (["items", "sentences"]).map((name) =>
+    priorities.reduce((sum, bin) => sum + bin[name], 0),
+  );
   return renderSection(
     "scores",
-    "Scores",
-    "Sentences in review by their score. Low is bad. The axis stretches towards both ends, where the differences are; the heights are logarithmic.",
-    total
+    "Priorities",
+    [
+      h("span", { class: "legend-all" }, "All sentences"),
+      " by their priority, and ",
+      h("span", { class: "legend-doubt" }, "those in review"),
+      ". Low is bad. The axis stretches towards both ends, where the differences are; the heights are logarithmic.",
+    ],
+    items || sentences
       ? renderHistogram({
-          bins: scores,
+          bins: priorities,
           width,
           height: 230,
-          description: `Histogram of the scores of ${pluralize(total, "sentence")} in review.`,
+          description: `Histogram of the priorities of ${pluralize(sentences, "sentence")}, ${formatCount(items)} of them in review.`,
           describe: (bin) =>
-            `Score ${formatScore(bin.low)} to ${formatScore(bin.high)}: ${pluralize(bin.items, "sentence")}`,
+            `Priority ${formatScore(bin.low)} to ${formatScore(bin.high)}: ${pluralize(bin.sentences, "sentence")}, ${formatCount(bin.items)} in review`,
         })
-      : renderEmpty("Nothing is flagged yet."),
+      : renderEmpty("No sentence has arrived yet."),
   );
 }
 

@@ -129,14 +129,14 @@ export function renderAnnotatorTable(annotators, dataset) {
     "tr",
     {},
     h("th", { scope: "col" }, "Annotator"),
-    h("th", { scope: "col", class: "num" }, "In review"),
+    h("th", { scope: "col", class: "num" }, "Ever in review"),
     h("td", { class: "meter-cell" }),
     ...["Decided", "Wrong", "Share"].map((name) => h("th", { scope: "col", class: "num" }, name)),
   );
   return renderSection(
     "annotators",
     "Annotators",
-    "Sentences in review by annotator. Of the flagged ones: how many are decided, how many of these are wrong, and their share.",
+    "Sentences that were or are in review, by annotator. Of the flagged ones: how many are decided, how many of these are wrong, and their share. Choose a dataset to see how many sentences they labelled.",
     annotators.length
       ? h("table", { class: "annotators" }, h("thead", {}, headings), h("tbody", {}, rows))
       : renderEmpty("No sentence is flagged."),

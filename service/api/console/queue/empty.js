@@ -14,15 +14,25 @@ const DATASET_PLACEHOLDER = "DATASET";
 
 /**
  * @param {Filter} filter
- * @param {{ isWholeQueue: boolean, namesUnknownDataset: boolean, overview: Overview | null,
- *   sentences: number | null, waiting: WaitingDataset[] }} about
+ * @param {{ isWholeQueue: boolean, namesUnknownDataset: boolean, overview: Overview | null, datasets: string[],
+ *   sentences: number | null, waiting: WaitingDataset[], claimed: number }} about
  *   `isWholeQueue`: no filter is set but the dataset; `sentences`: how many the service has judged, null: not known;
- *   `waiting`: datasets whose sentences wait for a model
+ *   `waiting`: datasets whose sentences wait for a model; `claimed`: sentences of the list, which others have open
  */
 export function renderEmptyStage(
   { dataset, state },
-  { isWholeQueue, namesUnknownDataset, overview, sentences, waiting },
+  { isWholeQueue, namesUnknownDataset, overview, datasets, sentences, waiting, claimed },
 ) {
+  if (claimed) {
+    return renderStage(
+      "Nothing is free",
+      h(
+        "p",
+        { class: "note" },
+        `Others have ${claimed === 1 ? "the last sentence" : `the last ${pluralize(claimed, "sentence")}`} of the list open. What they leave appears here automatically. You can also open one from the list.`,
+      ),
+    );
+  }
   if (namesUnknownDataset) return renderUnknownDataset(dataset);
   if (state !== "open" || !isWholeQueue) {
     return renderStage(
@@ -33,7 +43,7 @@ export function renderEmptyStage(
   }
   const isOutdated = overview !== null && overview.counts.open > 0; // its counts are from before the last decision
   if (!overview || sentences === null || isOutdated) return renderStage("Nothing to review");
-  if (overview.counts.decided) return renderEndOfQueue(dataset, overview);
+  if (overview.counts.decided) return renderEndOfQueue(dataset, overview, datasets);
   if (sentences) {
     return renderStage(
       "Nothing to review",
@@ -90,9 +100,9 @@ function renderFirstSteps() {
   );
 }
 
-/** Every item is decided: what to do next. @param {string} dataset @param {Overview} overview */
-function renderEndOfQueue(dataset, { counts, verdicts }) {
-  const name = dataset || DATASET_PLACEHOLDER;
+/** Every item is decided: what to do next. @param {string} dataset @param {Overview} overview @param {string[]} datasets */
+function renderEndOfQueue(dataset, { counts, verdicts }, datasets) {
+  const name = dataset || (datasets.length === 1 ? datasets[0] : DATASET_PLACEHOLDER);
   return renderStage(
     "Every doubtful sentence is decided",
     h(
@@ -112,7 +122,16 @@ function renderEndOfQueue(dataset, { counts, verdicts }) {
           ),
         )
       : null,
-    h("p", { class: "note" }, "Export the dataset with the corrected labels:"),
+    h(
+      "p",
+      {},
+      h(
+        "a",
+        { href: `#/export${dataset ? `?${new URLSearchParams({ dataset })}` : ""}` },
+        "Export the dataset with the corrected labels",
+      ),
+      h("span", { class: "note" }, " as a file, or with the command:"),
+    ),
     renderCommand(`labelwatch export --decisions --dataset ${name} --output ${name}-corrected/`),
     h(
       "p",

@@ -7,8 +7,8 @@ import { VERDICT_NAMES } from "./review.js";
 /** @import { Overview } from "../types.js" */
 
 /**
- * @typedef {Record<"q" | "dataset" | "state" | "given" | "suggested" | "kind" | "annotator" | "verdict" | "decided_by"
- *   | "model" | "free", string>} Filter
+ * @typedef {Record<"q" | "dataset" | "state" | "given" | "suggested" | "kind" | "annotator" | "batch" | "verdict"
+ *   | "decided_by" | "model" | "free", string>} Filter
  */
 
 /** @type {Filter} */
@@ -20,12 +20,13 @@ export const NO_FILTER = {
   suggested: "",
   kind: "",
   annotator: "",
+  batch: "",
   verdict: "",
   decided_by: "",
   model: "",
   free: "",
 };
-const STATES = ["open", "decided", "closed", "all"];
+const STATES = ["open", "adjudication", "decided", "closed", "all"];
 /** @type {Record<string, string>} */
 const SUSPECT_KINDS = {
   missed: "Missed",
@@ -81,6 +82,7 @@ export class FilterForm {
     this.search = createInput("q", { type: "search", placeholder: "Search", maxlength: 200 });
     this.annotator = createInput("annotator", { list: "annotators", placeholder: "Anyone", maxlength: 256 });
     this.annotatorOptions = h("datalist", { id: "annotators" });
+    this.batch = createInput("batch", { placeholder: "Any", maxlength: 128 });
     this.reviewer = createInput("decided_by", { list: "reviewers", placeholder: "Anyone", maxlength: 128 });
     this.reviewerOptions = h("datalist", { id: "reviewers" });
     this.freeCheckbox = /** @type {HTMLInputElement} */ (
@@ -114,6 +116,7 @@ export class FilterForm {
       renderField("Suggested", this.selects.suggested),
       renderField("Kind", this.selects.kind),
       renderField("Annotator", this.annotator, this.annotatorOptions),
+      renderField("Batch", this.batch),
       renderField("Verdict", this.selects.verdict),
       renderField("Decided by", this.reviewer, this.reviewerOptions),
       this.modelField,
@@ -140,6 +143,7 @@ export class FilterForm {
       suggested: suggested.value,
       kind: kind.value,
       annotator: this.annotator.value.trim(),
+      batch: this.batch.value.trim(),
       verdict: verdict.value,
       decided_by: decidedBy,
       model: model.value,
@@ -153,6 +157,7 @@ export class FilterForm {
     this.selectValues();
     this.search.value = filter.q;
     this.annotator.value = filter.annotator;
+    this.batch.value = filter.batch;
     this.reviewer.value = filter.decided_by;
     this.freeCheckbox.checked = filter.free !== "";
     const active = Object.keys(NO_FILTER).filter(

@@ -1,30 +1,25 @@
-/** The queue view: the list, the open item, and the reviewer's actions on it. */
+/** The queue view: filters, the list, the open item and similar ones, drawn from what is loaded. */
 
-import { ApiError } from "../api.js";
+import { BulkActions } from "../bulk/actions.js";
 import { h, showToast } from "../dom.js";
 import { ItemView } from "../item/item.js";
 import { SchemeCache } from "../labels/schemes.js";
 import { renderMisfits } from "../misfits.js";
-import { quoteDoubtfulWords, truncate } from "../text.js";
-import { listWaiting, renderWaitingNotices } from "../waiting.js";
+import { renderWaitingNotices } from "../waiting.js";
+import { Choices } from "./choices.js";
+import { Deciding } from "./deciding.js";
 import { renderEmptyStage } from "./empty.js";
-import { buildItemHash, buildQueueHash, FilterForm, parseFilter } from "./filters.js";
+import { buildQueueHash, FilterForm, parseFilter } from "./filters.js";
 import { QueueList } from "./list.js";
-import { Claims, Decisions, getItemKey, getItemPath, VERDICT_NAMES } from "./review.js";
+import { LoadedItems } from "./loaded_items.js";
+import { ProgressLine } from "./progress.js";
+import { Claims, Decisions, getItemKey, hasDecided, isClaimedByOther } from "./review.js";
 import { SimilarView } from "./similar.js";
 
-/** @import { Dataset, Decision, Item, Overview, Verdict } from "../types.js" */
+/** @import { Decision, Item, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */
-/** @import { WaitingDataset } from "../waiting.js" */
-/** @import { Filter } from "./filters.js" */
-/** @import { OutboxEntry } from "./outbox.js" */
-
-const PAGE_SIZE = 50;
-const MAX_REFRESHED_ITEMS = 200;
-const READ_ONLY_TEXT = "Your key can only read. To review, use a key with the scope `write`.";
-// The choices of the filters come from the overview, which reads the whole queue.
-const MAX_CHOICES_AGE_MS = 15_000;
-const MAX_EMPTY_CHOICES_AGE_MS = 1000; // the page without a sentence shows counts of the overview
+/** @import { Draft } from "../item/draft.js" */
+/** @import { Scheme } from "../labels/scheme.js" */
 
 export class QueueView {
   /**
@@ -34,27 +29,34 @@ export class QueueView {
    *   showUnsentCount: (number: number) => void }} context
    */
   constructor(api, context) {
-    this.api = api;
     this.context = context;
+    this.deciding = new Deciding(this);
     this.decisions = new Decisions(api, {
       onChange: () => this.onOutboxChange(),
-      onRefused: (entry, error) => this.onRefused(entry, error),
+      onRefused: (entry, error) => this.deciding.onRefused(entry, error),
     });
+    this.loaded = new LoadedItems(api, this.decisions, context.getReviewer);
+    this.choices = new Choices(api);
+    this.schemes = new SchemeCache(api);
     this.claims = new Claims(api);
     this.filters = new FilterForm((filter) => {
       location.hash = buildQueueHash(filter);
     });
-    this.list = new QueueList({ open: (key) => this.select(key), more: () => this.loadMore() });
+    this.many = new BulkActions(api, this);
+    this.list = new QueueList(
+      { open: (key) => this.select(key), more: () => this.loadMore(), toggle: (item) => this.many.toggle(item) },
+      this.many.element,
+    );
     this.stage = h("section", { class: "stage", "aria-label": "Open sentence" });
     this.similar = new SimilarView(api, (error) => context.showError(error));
+    this.progress = new ProgressLine(api, context.getReviewer);
     this.notices = h("div", { class: "notices" });
-    /** @type {WaitingDataset[]} */
-    this.waiting = [];
     this.element = h(
       "div",
       { class: "queue" },
       h("h1", { class: "sr" }, "Review queue"),
       this.filters.element,
+      this.progress.element,
       this.notices,
       h(
         "div",
@@ -63,36 +65,12 @@ export class QueueView {
         h("div", { class: "desk" }, this.stage, this.similar.element),
       ),
     );
-    /** @type {Filter} */
-    this.filter = parseFilter(new URLSearchParams());
-    /** @type {Item[]} */
-    this.items = [];
-    /** @type {string | null} */
-    this.nextCursor = null;
-    /** @type {string | null} */
-    this.selected = null;
     /** @type {ItemView | null} */
-    this.view = null;
+    this.itemView = null;
     /** @type {Record<string, number> | null} */
     this.counts = null;
-    /** @type {Item | null} the open item, if it is no longer in the list */
-    this.unlistedItem = null;
     this.drafts = new Map();
-    /** @type {Map<string, string>} words of decided sentences by item key, for messages */
-    this.excerpts = new Map();
-    /** @type {string[] | null} */
-    this.datasets = null;
-    /** @type {number | null} how many sentences the service has judged */
-    this.sentences = null;
-    /** @type {Overview | null} */
-    this.overview = null;
-    this.schemes = new SchemeCache(api);
     this.isShown = false;
-    this.isLoaded = false;
-    this.requestNumber = 0;
-    this.choicesLoadedAt = 0;
-    this.isDeciding = false;
-    this.isSending = false;
     this.unsentCount = this.decisions.outbox.unsent.length;
     context.showUnsentCount(this.unsentCount);
   }
@@ -100,21 +78,51 @@ export class QueueView {
   /** @param {URLSearchParams} query */
   async show(query) {
     const filter = parseFilter(query);
-    if (JSON.stringify(filter) !== JSON.stringify(this.filter)) {
-      this.selected = null;
-      this.items = [];
-      this.nextCursor = null;
-      this.isLoaded = false;
-    }
-    this.selected = query.get("item") ?? this.selected;
+    if (!this.loaded.hasFilter(filter)) this.many.selection.clear();
+    this.loaded.setFilter(filter);
+    this.claims.cancelNext();
+    const requested = query.get("item") ?? this.loaded.selected;
+    this.loaded.selected = requested;
     this.isShown = true;
-    this.filter = filter;
     this.filters.show(filter);
-    await Promise.all([this.refresh(), this.loadChoices()]);
+    await Promise.all([requested === null ? this.showNext() : this.refresh(), this.loadChoices(), this.loadProgress()]);
+  }
+
+  /** Opens the next item, or reads the list again if the service hands none out. */
+  async showNext() {
+    if (!(await this.openHandedOut(null))) await this.refresh();
+  }
+
+  /**
+   * Opens the next item that is free for the reviewer.
+   * @param {Item | null} left the item that the reviewer leaves
+   * @returns {Promise<boolean>} whether the view shows what the service says: an item, or that nothing is free
+   */
+  async openHandedOut(left) {
+    const { loaded } = this;
+    const reviewer = this.context.getReviewer();
+    const { state, free, verdict, decided_by, ...filters } = loaded.filter;
+    const isHandedOut = (state === "open" || state === "adjudication") && !verdict && !decided_by;
+    if (!isHandedOut || !reviewer || !this.context.mayWrite()) return false;
+    const set = Object.fromEntries(Object.entries(filters).filter(([, value]) => value));
+    let item;
+    try {
+      item = await this.claims.openNext({ ...set, state }, reviewer, left);
+    } catch {
+      return false; // the list says what comes next, as far as it is loaded
+    }
+    if (item === undefined) return true; // another list is shown meanwhile
+    if (item && hasDecided(this.decisions.applyUnconfirmed(item), reviewer) && state === "open") item = null;
+    loaded.selected = item && getItemKey(item);
+    loaded.unlistedItem = item;
+    await this.refresh();
+    if (left) this.itemView?.focus(); // else the reviewer may be somewhere else on the page
+    return true;
   }
 
   hide() {
     this.isShown = false;
+    this.claims.cancelNext();
     this.claims.release();
   }
 
@@ -123,15 +131,15 @@ export class QueueView {
     this.counts = counts;
     this.similar.invalidate();
     if (!this.isShown) return;
-    this.refresh();
-    const maxAgeMs = this.items.length ? MAX_CHOICES_AGE_MS : MAX_EMPTY_CHOICES_AGE_MS;
-    if (Date.now() - this.choicesLoadedAt > maxAgeMs || this.namesUnknownDataset) this.loadChoices();
+    if (this.loaded.isLoaded && this.loaded.selected === null) this.showNext();
+    else this.refresh();
+    this.loadProgress();
+    if (this.choices.isOld(!this.loaded.items.length) || this.namesUnknownDataset) this.loadChoices();
   }
 
   /** Whether the filter names a dataset that does not exist. */
   get namesUnknownDataset() {
-    const { dataset } = this.filter;
-    return dataset !== "" && this.datasets !== null && !this.datasets.includes(dataset) && !this.items.length;
+    return this.choices.isUnknown(this.loaded.filter.dataset) && !this.loaded.items.length;
   }
 
   /** The number of unsent decisions has changed. */
@@ -144,303 +152,158 @@ export class QueueView {
     if (isShorter && this.isShown) this.refresh();
   }
 
-  /** The service has refused a decision from the outbox. @param {OutboxEntry} entry @param {Error} error */
-  onRefused({ decision, excerpt }, error) {
-    const key = getItemKey(decision);
-    const openRefused = () => {
-      location.hash = buildItemHash({ ...this.filter, state: "all" }, decision);
-    };
-    const subject = decision.withdrawn ? "Your undo" : `Your decision (${VERDICT_NAMES[decision.verdict]})`;
-    showToast(`${subject} was not accepted, ${excerpt}: ${error.message}`, {
-      wrong: true,
-      lasting: true,
-      action: { name: this.isShown ? "Close" : "Show", run: this.isShown ? () => {} : openRefused },
-    });
-    if (!this.isShown) return;
-    this.selected = key;
-    this.refresh();
-  }
-
   async loadChoices() {
-    this.choicesLoadedAt = Date.now();
     try {
-      const { datasets } = /** @type {{ datasets: Dataset[] }} */ (await this.api.get("v1/datasets"));
-      const names = datasets.map((dataset) => dataset.name);
-      const { dataset } = this.filter;
-      this.datasets = names;
-      this.waiting = listWaiting(datasets, dataset);
-      this.notices.replaceChildren(...renderWaitingNotices(this.waiting), ...renderMisfits(datasets, dataset));
-      this.sentences = datasets
-        .filter(({ name }) => dataset === "" || name === dataset)
-        .reduce((sum, { sentences }) => sum + sentences, 0);
-      const isKnown = dataset === "" || names.includes(dataset);
-      this.overview = await this.api.get("v1/overview", { dataset: isKnown ? dataset : "" });
-      this.filters.setChoices(names, this.overview);
-      if (!this.items.length) await this.redraw(); // the dataset may not exist
+      const { dataset } = this.loaded.filter;
+      await this.choices.load(dataset);
+      const { datasets, names, overview, waiting } = this.choices;
+      this.notices.replaceChildren(...renderWaitingNotices(waiting), ...renderMisfits(datasets, dataset));
+      this.filters.setChoices(names ?? [], overview);
+      if (!this.loaded.items.length) await this.redraw(); // the dataset may not exist
     } catch (error) {
       this.context.showError(error);
     }
   }
 
-  /** @param {{ limit: number, after?: string | null }} part */
-  fetchPage({ limit, after }) {
-    const { free, ...filters } = this.filter;
-    return this.api
-      .get("v1/review", { ...filters, reviewer: free ? this.context.getReviewer() : "", limit, after })
-      .catch((error) => {
-        // The dataset does not exist: the page says so in place of the sentence.
-        if (error instanceof ApiError && error.status === 404) return { items: [], next: null };
-        throw error;
-      });
+  async loadProgress() {
+    const { dataset } = this.loaded.filter;
+    if (this.choices.isUnknown(dataset)) return;
+    try {
+      await this.progress.load(dataset);
+    } catch (error) {
+      this.context.showError(error);
+    }
   }
 
-  /** Reads the list again. The open item stays open, even if it is no longer in the list. */
+  /** Reads the list again and draws it. */
   async refresh() {
-    const requestNumber = (this.requestNumber += 1);
+    let isLast = true;
     try {
-      const limit = Math.min(
-        MAX_REFRESHED_ITEMS,
-        Math.max(PAGE_SIZE, Math.ceil(this.items.length / PAGE_SIZE) * PAGE_SIZE),
-      );
-      const page = await this.fetchPage({ limit });
-      if (requestNumber !== this.requestNumber || !this.isShown) return;
-      this.setItems(page.items, page.next);
-      const selected = this.selected;
-      if (selected !== null && !this.items.some((item) => getItemKey(item) === selected))
-        await this.reloadSelected(selected, requestNumber);
+      isLast = await this.loaded.refresh();
     } catch (error) {
       this.context.showError(error);
     }
-    if (requestNumber === this.requestNumber && this.isShown) await this.draw();
-  }
-
-  /** @param {Item[]} items @param {string | null} next */
-  setItems(items, next) {
-    const selectedItem = this.items.find((item) => getItemKey(item) === this.selected);
-    this.items = items
-      .map((item) => this.decisions.applyUnconfirmed(item))
-      .filter((item) => this.filter.state === "all" || item.state === this.filter.state);
-    this.nextCursor = next;
-    this.isLoaded = true;
-    if (selectedItem && !this.items.some((item) => getItemKey(item) === this.selected))
-      this.unlistedItem = selectedItem;
-    else this.unlistedItem = null;
-  }
-
-  /**
-   * Reads the open item, which is no longer in the list: decided, closed or filtered out.
-   * @param {string} key
-   * @param {number} requestNumber
-   */
-  async reloadSelected(key, requestNumber) {
-    const slash = key.indexOf("/");
-    try {
-      const item = this.decisions.applyUnconfirmed(
-        await this.api.get(getItemPath({ dataset: key.slice(0, slash), id: key.slice(slash + 1) })),
-      );
-      if (requestNumber === this.requestNumber) this.unlistedItem = item;
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      this.unlistedItem = null;
-    }
+    if (isLast && this.isShown) await this.draw();
   }
 
   async loadMore() {
-    if (!this.nextCursor) return;
     try {
-      const page = await this.fetchPage({ limit: PAGE_SIZE, after: this.nextCursor });
-      const listedKeys = new Set(this.items.map(getItemKey));
-      const newItems = page.items.filter((/** @type {Item} */ item) => !listedKeys.has(getItemKey(item)));
-      this.setItems([...this.items, ...newItems], page.next);
+      await this.loaded.loadMore();
     } catch (error) {
       this.context.showError(error);
     }
     await this.draw();
   }
 
-  get openItem() {
-    return (
-      this.items.find((item) => getItemKey(item) === this.selected) ??
-      (this.unlistedItem && getItemKey(this.unlistedItem) === this.selected ? this.unlistedItem : null)
-    );
-  }
-
   /** @param {string} key */
   async select(key) {
-    this.selected = key;
+    this.claims.cancelNext();
+    this.loaded.selected = key;
     await this.draw();
   }
 
   /** Draws the current state again, unless a refresh that draws by itself is under way. */
   async redraw() {
-    if (this.isShown && this.isLoaded && (this.openItem || this.selected === null)) await this.draw();
+    const { isLoaded, openItem, selected } = this.loaded;
+    if (this.isShown && isLoaded && (openItem || selected === null)) await this.draw();
   }
 
   async draw() {
-    if (!this.openItem && this.items.length) this.selected = getItemKey(this.items[0]);
-    const item = this.openItem;
-    const setFilters = Object.entries(this.filter).filter(([name, value]) => name !== "state" && value);
-    const isUnfiltered = !setFilters.length;
-    const total =
-      isUnfiltered && this.counts && this.filter.state in this.counts ? this.counts[this.filter.state] : null;
-    const schemes = await this.schemes.getAll([...this.items, ...(item ? [item] : [])].map(({ dataset }) => dataset));
-    if (this.openItem !== item) return;
-    this.list.show(this.items, {
-      selected: this.selected,
-      more: this.nextCursor !== null,
+    const { loaded } = this;
+    if (!loaded.openItem) {
+      const reviewer = this.context.getReviewer();
+      const free = loaded.items.find((item) => !isClaimedByOther(item, reviewer));
+      loaded.selected = free ? getItemKey(free) : null;
+    }
+    const item = loaded.openItem;
+    const schemes = await this.schemes.getAll([...loaded.items, ...(item ? [item] : [])].map(({ dataset }) => dataset));
+    if (loaded.openItem !== item) return;
+    this.list.show(loaded.items, {
+      selected: loaded.selected,
+      more: loaded.nextCursor !== null,
       reviewer: this.context.getReviewer(),
-      total,
+      total: this.findTotal(),
       findUnsent: (listed) => this.decisions.findUnsent(listed),
       findPalette: (listed) => schemes[listed.dataset].palette,
+      isMarked: (listed) => this.many.isSelected(listed),
+      canMark: this.context.mayWrite(),
     });
-    if (!item) {
-      this.view = null;
-      this.selected = null;
-      this.claims.release();
-      this.similar.clear();
-      this.stage.replaceChildren(
-        renderEmptyStage(this.filter, {
-          isWholeQueue: setFilters.every(([name]) => name === "dataset"),
-          namesUnknownDataset: this.namesUnknownDataset,
-          overview: this.overview,
-          sentences: this.sentences,
-          waiting: this.waiting,
-        }),
-      );
-      if (Date.now() - this.choicesLoadedAt > MAX_EMPTY_CHOICES_AGE_MS) this.loadChoices();
-      return;
-    }
-    const scheme = schemes[item.dataset];
+    this.many.show();
+    if (item) this.drawItem(item, schemes[item.dataset]);
+    else this.drawEmpty();
+  }
+
+  /** The filters that are set, without the state. */
+  get setFilters() {
+    return Object.entries(this.loaded.filter)
+      .filter(([name, value]) => name !== "state" && value)
+      .map(([name]) => name);
+  }
+
+  /** How many items the list would have with all pages; null: not known. */
+  findTotal() {
+    const { state } = this.loaded.filter;
+    return !this.setFilters.length && this.counts && state in this.counts ? this.counts[state] : null;
+  }
+
+  drawEmpty() {
+    this.itemView = null;
+    this.loaded.selected = null;
+    this.claims.release();
+    this.similar.clear();
+    this.stage.replaceChildren(
+      renderEmptyStage(this.loaded.filter, {
+        isWholeQueue: this.setFilters.every((name) => name === "dataset"),
+        namesUnknownDataset: this.namesUnknownDataset,
+        overview: this.choices.overview,
+        datasets: this.choices.names ?? [],
+        sentences: this.choices.sentences,
+        waiting: this.choices.waiting,
+        claimed: this.loaded.items.length,
+      }),
+    );
+    if (this.choices.isOld(true)) this.loadChoices();
+  }
+
+  /** @param {Item} item @param {Scheme} scheme */
+  drawItem(item, scheme) {
     const status = {
       reviewer: this.context.getReviewer(),
       mayWrite: this.context.mayWrite(),
       unsent: this.decisions.findUnsent(item),
     };
-    if (this.view?.canShow(item)) {
-      this.view.update(item, status);
+    if (this.itemView?.canShow(item)) {
+      this.itemView.update(item, status);
     } else {
       const handlers = {
         step: (/** @type {number} */ offset) => this.step(offset),
-        decide: (/** @type {Verdict} */ verdict) => this.decide(verdict),
-        undo: (/** @type {Decision} */ decision) => this.undo(decision),
+        decide: (/** @type {Verdict} */ verdict, /** @type {Draft | undefined} */ undone) =>
+          this.deciding.decide(verdict, undone),
+        undo: (/** @type {Decision} */ decision) => this.deciding.undo(decision),
       };
-      if (this.view?.isReannotated(item) && item.state !== "closed")
+      if (this.itemView?.isReannotated(item) && item.state !== "closed")
         showToast("This sentence was annotated again. Please review it again.");
       const hadFocus = this.stage.contains(document.activeElement);
-      this.view = new ItemView(item, { scheme, status, drafts: this.drafts, handlers });
-      this.stage.replaceChildren(this.view.element);
-      if (hadFocus) this.view.focus();
+      this.itemView = new ItemView(item, { scheme, status, drafts: this.drafts, handlers });
+      this.stage.replaceChildren(this.itemView.element);
+      if (hadFocus) this.itemView.focus();
     }
-    this.similar.show(item, this.filter, scheme);
+    this.similar.show(item, this.loaded.filter, scheme);
     this.claims.open(item, status.mayWrite ? status.reviewer : "");
   }
 
   /** @param {number} offset */
   async step(offset) {
-    const index = this.items.findIndex((item) => getItemKey(item) === this.selected);
-    if (offset > 0 && index + offset >= this.items.length && this.nextCursor) await this.loadMore();
-    const target = this.items[Math.max(0, Math.min(index + offset, this.items.length - 1))];
-    if (!target || getItemKey(target) === this.selected) {
+    const { loaded } = this;
+    const index = loaded.openIndex;
+    if (offset > 0 && index + offset >= loaded.items.length && loaded.nextCursor) await this.loadMore();
+    const target = loaded.items[Math.max(0, Math.min(index + offset, loaded.items.length - 1))];
+    if (!target || getItemKey(target) === loaded.selected) {
       showToast(offset > 0 ? "This is the last sentence." : "This is the first sentence.");
       return;
     }
     await this.select(getItemKey(target));
-    this.view?.focus();
-  }
-
-  /** @param {Verdict} verdict */
-  async decide(verdict) {
-    const { view } = this;
-    const item = this.openItem;
-    if (!view || !item || item.state === "closed" || this.isDeciding) return;
-    if (!this.context.mayWrite()) {
-      showToast(READ_ONLY_TEXT, { wrong: true });
-      return;
-    }
-    const reviewer = this.context.getReviewer() || (await this.context.askReviewer());
-    if (!reviewer) return;
-    this.isDeciding = true;
-    try {
-      const excerpt = quoteDoubtfulWords(item);
-      this.excerpts.set(getItemKey(item), excerpt);
-      this.isSending = true;
-      const { decision, outcome } = await this.decisions.decide(
-        item,
-        reviewer,
-        verdict,
-        view.collectAnswer(verdict),
-        excerpt,
-      );
-      this.isSending = false;
-      view.draft.forgetHistory();
-      const isSaved = outcome === "sent";
-      showToast(
-        isSaved
-          ? `${VERDICT_NAMES[verdict]}: ${excerpt}`
-          : `Not saved yet: ${VERDICT_NAMES[verdict]}, ${excerpt}. It is sent when the service answers.`,
-        { action: { name: "Undo", run: () => this.undo(decision) } },
-      );
-      if (isSaved) this.drafts.delete(getItemKey(item)); // an unsent decision may still be refused
-      await this.openNext(item);
-    } catch (error) {
-      this.context.showError(error);
-      if (error instanceof ApiError) this.refresh(); // the item may have changed
-    } finally {
-      this.isSending = false;
-      this.isDeciding = false;
-    }
-  }
-
-  /** Opens the item after the decided one. @param {Item} item */
-  async openNext(item) {
-    const index = this.items.findIndex((candidate) => getItemKey(candidate) === getItemKey(item));
-    if (index + 1 >= this.items.length && this.nextCursor) await this.loadMore();
-    const target = this.items[index + 1] ?? this.items[index - 1];
-    this.setItems(this.items, this.nextCursor);
-    this.unlistedItem = null;
-    this.selected = target ? getItemKey(target) : null;
-    if (!target) await this.refresh();
-    await this.draw();
-    this.view?.focus();
-  }
-
-  /** Withdraws a decision and opens its item. @param {Decision | null} [requested] */
-  async undo(requested) {
-    const decision = requested ?? this.decisions.lastUndoable;
-    if (!decision) {
-      const show = () => {
-        location.hash = buildQueueHash({ ...this.filter, state: "decided" });
-      };
-      showToast(
-        "There is no decision to undo since this page was opened. To undo earlier ones, choose State: Decided.",
-        { action: { name: "Show", run: show } },
-      );
-      return;
-    }
-    const excerpt =
-      this.excerpts.get(getItemKey(decision)) ??
-      (this.openItem && getItemKey(this.openItem) === getItemKey(decision)
-        ? quoteDoubtfulWords(this.openItem)
-        : truncate(decision.id, 40));
-    let outcome;
-    try {
-      outcome = await this.decisions.withdraw(decision, excerpt);
-    } catch (error) {
-      this.context.showError(error);
-      return;
-    }
-    showToast(
-      outcome === "sent" ? `Undone: ${excerpt}` : `Not undone yet: ${excerpt}. It is sent when the service answers.`,
-    );
-    this.selected = getItemKey(decision);
-    await this.refresh();
-    this.view?.focus();
-  }
-
-  /** Undoes the last edit of the open sentence; if there is none, the last decision. */
-  undoLast() {
-    if (this.isSending) return; // the edits are on their way: neither they nor an earlier decision are meant
-    if (!this.view?.undoEdit()) this.undo();
+    this.itemView?.focus();
   }
 
   focusSimilar() {
@@ -451,10 +314,10 @@ export class QueueView {
   handleKey(key) {
     /** @type {Record<string, () => void>} */
     const keys = {
-      e: () => this.decide("error"),
-      o: () => this.decide("ok"),
-      u: () => this.decide("unsure"),
-      z: () => this.undoLast(),
+      e: () => this.deciding.decide("error"),
+      o: () => this.deciding.decide("ok"),
+      u: () => this.deciding.decide("unsure"),
+      z: () => this.deciding.undoLast(),
       n: () => this.step(1),
       j: () => this.step(1),
       p: () => this.step(-1),
@@ -462,8 +325,9 @@ export class QueueView {
       f: () => this.filters.focus(),
       "/": () => this.filters.focusSearch(),
       s: () => this.focusSimilar(),
+      b: () => this.many.open(),
     };
-    if (this.view?.handleKey(key)) return true;
+    if (this.itemView?.handleKey(key)) return true;
     const run = keys[key] ?? keys[key.toLowerCase()];
     run?.();
     return run !== undefined;

@@ -2,12 +2,12 @@
 
 import { Outbox } from "./outbox.js";
 
-/** @import { Decision, Item, Verdict } from "../types.js" */
+/** @import { Decision, Item, ItemState, NextItem, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */
 /** @import { OutboxEntry, Outcome } from "./outbox.js" */
 
-const CLAIM_MINUTES = 5;
-const CLAIM_RENEWAL_MS = 2 * 60_000;
+const CLAIM_MINUTES = 2;
+const CLAIM_RENEWAL_MS = 50_000;
 const CLAIM_DELAY_MS = 600;
 const MAX_UNCONFIRMED_MS = 15_000;
 
@@ -38,6 +38,8 @@ export class Decisions {
     });
     /** @type {Decision[]} */
     this.undoable = this.outbox.unsent.map((entry) => entry.decision).filter((decision) => !decision.withdrawn);
+    /** The decisions that later ones of the reviewer have replaced. @type {Map<Decision, Decision>} */
+    this.replaced = new Map();
     /** @type {Map<string, { decision: Decision, at: number }>} */
     this.unconfirmed = new Map();
   }
@@ -52,20 +54,50 @@ export class Decisions {
    */
   async decide(item, reviewer, verdict, fields, excerpt) {
     /** @type {Decision} */
-    const decision = { dataset: item.dataset, id: item.id, revision: item.revision, reviewer, verdict, ...fields };
+    const decision = {
+      dataset: item.dataset,
+      id: item.id,
+      revision: item.revision,
+      reviewer,
+      verdict,
+      ...fields,
+      ...(isAdjudication(item, reviewer) ? { adjudication: true } : {}),
+    };
+    const isReplaced = (/** @type {Decision} */ other) =>
+      other.reviewer === reviewer && Boolean(other.adjudication) === Boolean(decision.adjudication);
+    const replaced = this.findUnsent(item) ?? item.decisions.find(isReplaced);
     const outcome = await this.send(decision, excerpt);
     this.undoable.push(decision);
+    if (replaced && !replaced.withdrawn && replaced.revision === item.revision) this.replaced.set(decision, replaced);
     return { decision, outcome };
   }
 
-  /** Withdraws a decision. @param {Decision} decision @param {string} excerpt @returns {Promise<Outcome>} */
+  /**
+   * Undoes a decision: the one that it has replaced is in force again; without one, it is withdrawn.
+   * @param {Decision} decision
+   * @param {string} excerpt
+   * @returns {Promise<Outcome>}
+   */
   async withdraw(decision, excerpt) {
-    const { dataset, id, revision, reviewer, verdict } = decision;
-    const wasDropped = this.outbox.drop(decision);
+    const { dataset, id, revision, reviewer, verdict, adjudication } = decision;
+    const made = this.undoable.findLast((other) => getItemKey(other) === getItemKey(decision));
+    const replaced = made && this.replaced.get(made);
+    const { labels, words, note } = replaced ?? {};
+    const wasDropped = this.outbox.drop(made ?? decision);
     const outcome = wasDropped
       ? "sent"
-      : await this.send({ dataset, id, revision, reviewer, verdict, withdrawn: true }, excerpt);
-    this.undoable = this.undoable.filter((other) => other.dataset !== dataset || other.id !== id);
+      : await this.send(
+          {
+            ...{ dataset, id, revision, reviewer, verdict: replaced?.verdict ?? verdict },
+            ...(replaced ? {} : { withdrawn: true }),
+            ...(labels ? { labels } : {}),
+            ...(words ? { words } : {}),
+            ...(note ? { note } : {}),
+            ...(adjudication ? { adjudication } : {}),
+          },
+          excerpt,
+        );
+    this.undoable = this.undoable.filter((other) => other !== made);
     return outcome;
   }
 
@@ -100,7 +132,9 @@ export class Decisions {
     const entry = this.unconfirmed.get(getItemKey(item));
     if (!entry) return item;
     const { decision, at } = entry;
-    const published = item.decisions.find((other) => other.reviewer === decision.reviewer);
+    const isSame = (/** @type {Decision} */ other) =>
+      other.reviewer === decision.reviewer && Boolean(other.adjudication) === Boolean(decision.adjudication);
+    const published = item.decisions.find(isSame);
     const isConfirmed = decision.withdrawn
       ? !published
       : published?.verdict === decision.verdict && haveSameLabels(published.labels, decision.labels);
@@ -108,14 +142,41 @@ export class Decisions {
       this.unconfirmed.delete(getItemKey(item));
       return item;
     }
-    const otherDecisions = item.decisions.filter((other) => other.reviewer !== decision.reviewer);
+    const otherDecisions = item.decisions.filter((other) => !isSame(other));
     const decisions = decision.withdrawn
       ? otherDecisions
       : [...otherDecisions, { ...decision, decided_at: new Date(at).toISOString() }];
-    const state = item.state === "closed" ? "closed" : decisions.length ? "decided" : "open";
-    return { ...item, decisions, state };
+    return { ...item, decisions, state: predictState(item, decision, published !== undefined) };
   }
 }
+
+/**
+ * The state of an item when the queue has read a decision about it. Decisions of others may be hidden: where they may
+ * differ, the item counts as decided until the queue says otherwise.
+ * @param {Item} item
+ * @param {Decision} decision
+ * @param {boolean} isKnown whether the queue has an earlier decision of the reviewer
+ * @returns {ItemState}
+ */
+function predictState(item, decision, isKnown) {
+  if (item.state === "closed") return "closed";
+  if (decision.adjudication) return decision.withdrawn ? "adjudication" : "decided";
+  const change = decision.withdrawn ? (isKnown ? -1 : 0) : isKnown ? 0 : 1;
+  if (item.decision_count + change < item.overlap) return "open";
+  return item.overlap > 1 && item.state === "adjudication" ? "adjudication" : "decided";
+}
+
+/** Whether a reviewer has decided about the item, other than by adjudication. @param {Item} item @param {string} reviewer */
+export const hasDecided = (item, reviewer) =>
+  item.decisions.some((decision) => decision.reviewer === reviewer && !decision.adjudication);
+
+/**
+ * Whether a decision of the reviewer settles what others have decided: the item has all the decisions it needs.
+ * @param {Item} item
+ * @param {string} reviewer
+ */
+export const isAdjudication = (item, reviewer) =>
+  (item.state === "adjudication" || (item.state === "decided" && item.overlap > 1)) && !hasDecided(item, reviewer);
 
 /** @param {string[] | null | undefined} a @param {string[] | null | undefined} b */
 const haveSameLabels = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
@@ -134,6 +195,7 @@ export class Claims {
     /** @type {{ item: Item, reviewer: string, isHeld: boolean, timer: number } | null} */
     this.current = null;
     this.requests = Promise.resolve();
+    this.nextNumber = 0;
     window.addEventListener("pagehide", () => this.release());
   }
 
@@ -148,14 +210,44 @@ export class Claims {
       return;
     }
     this.release();
-    if (!reviewer || item.state !== "open") return;
+    if (!reviewer || (item.state !== "open" && item.state !== "adjudication")) return;
     const claim = { item, reviewer, isHeld: false, timer: 0 };
     this.current = claim;
-    const renew = () => {
+    this.renewLater(claim, CLAIM_DELAY_MS);
+  }
+
+  /**
+   * Asks for the next item that is free for the reviewer. The service claims it.
+   * @param {Record<string, unknown>} filter
+   * @param {string} reviewer
+   * @param {Item | null} left the item that the reviewer leaves
+   * @returns {Promise<Item | null | undefined>} undefined: a later call has taken over
+   */
+  async openNext(filter, reviewer, left) {
+    const number = (this.nextNumber += 1);
+    const after = left && { dataset: left.dataset, id: left.id };
+    const body = { ...filter, reviewer, minutes: CLAIM_MINUTES, ...(after ? { after } : {}) };
+    const { item } = /** @type {NextItem} */ (await this.api.post("v1/review/next", body));
+    if (number !== this.nextNumber) {
+      if (item) this.sendRelease({ item, reviewer, isHeld: true, timer: 0 });
+      return undefined;
+    }
+    if (left && this.current && getItemKey(this.current.item) === getItemKey(left)) this.forget(); // released with it
+    if (item) {
+      this.release();
+      const claim = { item, reviewer, isHeld: true, timer: 0 };
+      this.current = claim;
+      this.renewLater(claim, CLAIM_RENEWAL_MS);
+    }
+    return item;
+  }
+
+  /** @param {NonNullable<Claims["current"]>} claim @param {number} delayMs */
+  renewLater(claim, delayMs) {
+    claim.timer = setTimeout(() => {
       this.claim(claim);
-      claim.timer = setTimeout(renew, CLAIM_RENEWAL_MS);
-    };
-    claim.timer = setTimeout(renew, CLAIM_DELAY_MS);
+      this.renewLater(claim, CLAIM_RENEWAL_MS);
+    }, delayMs);
   }
 
   /** @param {NonNullable<Claims["current"]>} claim */
@@ -171,6 +263,17 @@ export class Claims {
       }
       if (this.current !== claim && claim.isHeld) this.sendRelease(claim); // closed before the response
     });
+  }
+
+  /** The answer to the last request for an item is not needed any more. */
+  cancelNext() {
+    this.nextNumber += 1;
+  }
+
+  /** The claim has ended. */
+  forget() {
+    clearTimeout(this.current?.timer);
+    this.current = null;
   }
 
   /** Releases the claim on the open item. */

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
-from service.api.http.auth import CALLER_KEY
+from service.api.access.caller import CALLER_KEY
+from service.api.access.proxy import check_same_origin
 from service.api.http.hosts import HostCheck
 from service.api.http.media_types import get_media_type, is_json, is_ndjson, is_xml
 from service.api.http.middleware.request_limits import RequestLimits
@@ -22,8 +23,9 @@ from service.api.http.problems import (
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from service.api.access.authenticator import Authenticator
+    from service.api.access.table import AccessTable
     from service.api.backend import Backend
-    from service.api.http.auth import Authenticator
     from service.api.http.body_budget import BodyBudget
 
 API_PREFIXES: Final = ("/v1/", LABEL_STUDIO_PREFIX)
@@ -35,12 +37,21 @@ LABEL_SET_SUFFIX: Final = "/label-set"  # takes the XML of a labelling interface
 class AccessControl:
     """Rejects requests that may not enter. Checks the key before it reads a byte of the body."""
 
-    def __init__(self, app: ASGIApp, backend: Backend, authenticator: Authenticator, body_budget: BodyBudget) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        backend: Backend,
+        authenticator: Authenticator,
+        access_table: AccessTable,
+        body_budget: BodyBudget,
+    ) -> None:
         self._app = app
         self._backend = backend
         self._authenticator = authenticator
+        self._table = access_table
         self._body_budget = body_budget
-        self._host_check = HostCheck(backend.settings) if authenticator.is_open else None
+        self._host_check = HostCheck(backend.settings)
+        self._origins = frozenset(backend.settings.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,22 +70,18 @@ class AccessControl:
 
     def _get_body_limit(self, path: str) -> int | None:
         """Anybody may send a body to a path that checks signatures, since the signature is over the whole body."""
-        if not self._authenticator.is_signed(path):
+        if not self._table.is_signed(path):
             return None
         return min(MAX_SIGNED_BODY_BYTES, self._backend.settings.max_body_bytes)
 
     def _check_access(self, scope: Scope) -> None:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
-        if self._host_check is not None and path not in PROBE_PATHS:  # probes choose their Host
+        if path not in PROBE_PATHS and self._authenticator.is_open:  # probes choose their Host
             self._host_check.check(headers)
         if self._backend.draining.is_set() and path.startswith(API_PREFIXES):
             self._backend.telemetry.count_overload("draining")
             raise DrainingError("the service is stopping: try again, here or at another instance")
-        required_scope = self._authenticator.get_required_scope(method, path)
-        if required_scope == "label-studio":
-            scope["state"][CALLER_KEY] = self._authenticator.authorize_path(path, headers)
-        elif required_scope is not None:
-            scope["state"][CALLER_KEY] = self._authenticator.authorize(headers, required_scope)
+        self._check_caller(scope, headers)
         has_body = method in ("POST", "PUT", "PATCH") and path.startswith(API_PREFIXES)
         takes_xml = path.endswith(LABEL_SET_SUFFIX)
         if has_body and not (is_json(headers) or is_ndjson(headers) or (takes_xml and is_xml(headers))):
@@ -83,3 +90,17 @@ class AccessControl:
                 f"{get_media_type(headers) or 'no Content-Type'}: send `Content-Type: application/json`, or "
                 + ("application/xml" if takes_xml else "application/x-ndjson if the route takes lines")
             )
+
+    def _check_caller(self, scope: Scope, headers: Headers) -> None:
+        path = scope["path"]
+        found = self._table.find(scope["method"], path)
+        if found.rule.is_public:
+            return
+        in_path = path.startswith(LABEL_STUDIO_PREFIX)
+        if in_path:
+            caller = self._authenticator.identify_path(path, headers)
+        else:
+            caller = self._authenticator.identify(headers, (scope.get("client") or (None,))[0])
+        scope["state"][CALLER_KEY] = caller
+        check_same_origin(caller, scope["method"], headers, self._origins)
+        found.check(caller, scope)

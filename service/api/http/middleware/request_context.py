@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.requests import ClientDisconnect
 
-from service.api.http.auth import CALLER_KEY, PUBLIC_PATHS, PUBLIC_PREFIXES
+from service.api.access.caller import CALLER_KEY
 from service.api.http.path_keys import hide_key
 from service.api.http.problems import build_problem_response
 from service.telemetry import current_request_id
@@ -37,6 +37,9 @@ SECURITY_HEADERS: Final = (
 )
 _RAW_FETCH_SITE_HEADER: Final = b"sec-fetch-site"
 PROBE_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+# Pages without data, which a browser fetches again and again.
+PAGE_PATHS: Final = frozenset({"/", "/docs", "/openapi.json", "/favicon.ico"})
+PAGE_PREFIXES: Final = ("/docs/", "/console/")
 LONG_LIVED_PATHS: Final = frozenset({"/v1/events"})  # open as long as the client listens: no request time
 NO_ROUTE: Final = ""
 CLIENT_CLOSED_REQUEST: Final = 499  # as nginx logs it
@@ -58,7 +61,10 @@ class RequestContext:
         )
         request_id = sent_id if _VALID_REQUEST_ID.fullmatch(sent_id) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
-        status, started = 0, time.perf_counter()
+        status, started, span = 0, time.perf_counter(), None
+        if self._backend.tracing is not None and scope["path"] not in PROBE_PATHS:
+            span = self._backend.tracing.start_request(scope["headers"], scope["method"], request_id)
+            scope["headers"] = span.replace_trace_headers(scope["headers"])
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -82,21 +88,27 @@ class RequestContext:
             await build_problem_response(error, request_id=request_id)(scope, receive, send_with_headers)
         finally:
             self._record_request(scope, status, time.perf_counter() - started)
+            if span is not None:
+                span.end(route=_get_route(scope), status=status or 500)
             current_request_id.reset(token)
 
     def _record_request(self, scope: Scope, status: int, seconds: float) -> None:
         path, method = scope["path"], scope["method"]
-        route = getattr(scope.get("route"), "path_format", NO_ROUTE)
         if path not in LONG_LIVED_PATHS:
             self._backend.telemetry.observe_http_request(
-                route=route, method=method, status=status or 500, seconds=seconds
+                route=_get_route(scope), method=method, status=status or 500, seconds=seconds
             )
         level = logging.DEBUG if _is_routine(scope, status) else logging.INFO
         # Still percent-encoded: a decoded path could forge log lines. Without the query, which may hold names.
         raw_path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", errors="replace")
         extra = {"method": method, "path": hide_key(path, raw_path), "status": status, "ms": round(1000 * seconds, 1)}
         caller = scope["state"].get(CALLER_KEY)
-        logger.log(level, "answered", extra=extra if caller is None else {**extra, "key": caller})
+        logger.log(level, "answered", extra={**extra, "key": caller.name} if caller and caller.name else extra)
+
+
+def _get_route(scope: Scope) -> str:
+    """The template of the path, which has no values."""
+    return getattr(scope.get("route"), "path_format", NO_ROUTE)
 
 
 def _is_routine(scope: Scope, status: int) -> bool:
@@ -108,7 +120,7 @@ def _is_routine(scope: Scope, status: int) -> bool:
         return False
     # Browsers set this header on requests of a page to its own origin; a page can't set it itself.
     return (
-        path in PUBLIC_PATHS
-        or path.startswith(PUBLIC_PREFIXES)
+        path in PAGE_PATHS
+        or path.startswith(PAGE_PREFIXES)
         or (_RAW_FETCH_SITE_HEADER, b"same-origin") in scope["headers"]
     )

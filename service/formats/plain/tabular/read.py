@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 from service.errors import DecodeError, InvalidInput
 from service.formats.io.cells import parse_list_cell
 from service.formats.io.rows import TableRow, read_plain_rows, read_quoted_rows
+from service.formats.io.spreadsheet_cells import restore_cell
+from service.formats.plain.tabular.columns import is_own_header
 from service.formats.records import (
     DOCUMENT_FIELDS,
     ID_FIELDS,
     PASSTHROUGH_FIELDS,
     FileRecord,
     ReadOptions,
+    find_batch,
     find_document,
     make_record,
     reject,
@@ -76,6 +79,7 @@ class _TableHeader:
     label: int
     sentence: int | None
     document: int | None
+    batch: int | None
     passthrough: dict[str, int]
     meta: dict[str, Any]
 
@@ -103,7 +107,10 @@ def _read_table(source: TextSource, options: ReadOptions, rows: Iterator[TableRo
     sample = list(itertools.islice(rows, _SAMPLE_ROWS))
     layout = options.rows or _detect_layout(table, sample, source.name)
     table = replace(table, meta={"format": form, **({"rows": layout} if layout == "word" else {})})
-    checked = ((line, _check_width(row, table), raw) for line, row, raw in itertools.chain(sample, rows))
+    everything: Iterator[TableRow] = itertools.chain(sample, rows)
+    if form == "csv" and is_own_header(header):
+        everything = ((line, _restore_cells(row), raw) for line, row, raw in everything)
+    checked = ((line, _check_width(row, table), raw) for line, row, raw in everything)
     if layout == "sentence":
         return _read_sentence_rows(source, options, table, checked)
     return _read_word_rows(source, options, table, checked)
@@ -133,8 +140,9 @@ def _parse_header(header: list[str], options: ReadOptions, location: str) -> _Ta
     used = (word, label, sentence)
     columns = (names.index(name) for name in DOCUMENT_FIELDS if name in names)
     document = next((column for column in columns if column not in used), None)
+    batch = names.index("batch") if "batch" in names and names.index("batch") not in used else None
     passthrough = {name: names.index(name) for name in _PASSTHROUGH_COLUMNS if name in names}
-    return _TableHeader(header, word, label, sentence, document, passthrough, {})
+    return _TableHeader(header, word, label, sentence, document, batch, passthrough, {})
 
 
 def _detect_layout(table: _TableHeader, sample: Iterable[TableRow], name: str) -> str:
@@ -145,6 +153,10 @@ def _detect_layout(table: _TableHeader, sample: Iterable[TableRow], name: str) -
     if normalize_name(table.header[table.word]) in _WORD_ROW_COLUMN_NAMES or table.sentence is not None or not cells:
         return "word"
     raise InvalidInput(f"{name}: a row may be a word or a sentence here: say --rows word or --rows sentence")
+
+
+def _restore_cells(row: list[str] | InvalidInput) -> list[str] | InvalidInput:
+    return row if isinstance(row, InvalidInput) else [restore_cell(cell) for cell in row]
 
 
 def _check_width(row: list[str] | InvalidInput, table: _TableHeader) -> list[str] | InvalidInput:
@@ -271,6 +283,8 @@ def _read_passthrough_fields(row: Sequence[str], table: _TableHeader) -> dict[st
     fields["meta"] = table.meta
     if table.document is not None:
         fields["document"] = find_document({"document": row[table.document]})
+    if table.batch is not None:
+        fields["batch"] = find_batch({"batch": row[table.batch]})
     revision = fields.get("revision")
     if isinstance(revision, str) and re.fullmatch(r"-?\d{1,18}", revision.strip()):
         fields["revision"] = int(revision)

@@ -8,6 +8,13 @@ import re
 from typing import TYPE_CHECKING, Final, TextIO
 
 from service.errors import InvalidInput
+from service.formats.io.spreadsheet_cells import neutralize_cell
+from service.formats.plain.tabular.columns import (
+    OPTIONAL_SENTENCE_COLUMNS,
+    OPTIONAL_WORD_COLUMNS,
+    SENTENCE_COLUMNS,
+    WORD_COLUMNS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,15 +22,18 @@ if TYPE_CHECKING:
     from service.contracts import LabelledSentence
     from service.formats.text.restored_text import WriteContext
 
-SENTENCE_COLUMNS: Final = ("id", "tokens", "labels", "revision", "document", "annotator", "source", "annotated_at")
-WORD_COLUMNS: Final = ("sentence_id", "word", "label")
-WORD_COLUMNS_WITH_DOCUMENT: Final = (*WORD_COLUMNS, "document")
 _UNSAFE_IN_TSV: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _LOOKS_QUOTED: Final = re.compile(r'^".*"".*"$')  # the reader removes the quotes of such a cell
 
 
 def write_csv(stream: TextIO, sentences: Iterable[LabelledSentence], _: WriteContext) -> None:
-    _write_table(csv.writer(stream, lineterminator="\n").writerow, list(sentences))
+    """Cells that a spreadsheet would run as a formula get an apostrophe; the reader removes it."""
+    rows = csv.writer(stream, lineterminator="\n")
+
+    def write_row(cells: Iterable[object]) -> None:
+        rows.writerow([neutralize_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+
+    _write_table(write_row, list(sentences))
 
 
 def write_tsv(stream: TextIO, sentences: Iterable[LabelledSentence], _: WriteContext) -> None:
@@ -38,6 +48,7 @@ def write_tsv(stream: TextIO, sentences: Iterable[LabelledSentence], _: WriteCon
         cells = (
             sentence.id,
             sentence.document,
+            sentence.batch,
             sentence.annotator,
             sentence.source,
             *(sentence.tokens if by_word else ()),
@@ -58,16 +69,20 @@ def _write_table(write_row: Callable[[Iterable[object]], object], sentences: lis
     if sentences and _is_row_per_word(sentences):
         _write_word_rows(write_row, sentences)
         return
-    write_row(SENTENCE_COLUMNS)
+    has_batches = any(sentence.batch is not None for sentence in sentences)
+    columns = (*SENTENCE_COLUMNS, *OPTIONAL_SENTENCE_COLUMNS) if has_batches else SENTENCE_COLUMNS
+    write_row(columns)
     for sentence in sentences:
         fields = sentence.model_dump(mode="json")
         lists = {name: json.dumps(fields[name], ensure_ascii=False) for name in ("tokens", "labels")}
-        write_row("" if value is None else value for value in ({**fields, **lists}[name] for name in SENTENCE_COLUMNS))
+        write_row("" if value is None else value for value in ({**fields, **lists}[name] for name in columns))
 
 
 def _write_word_rows(write_row: Callable[[Iterable[object]], object], sentences: list[LabelledSentence]) -> None:
-    has_documents = any(sentence.document is not None for sentence in sentences)
-    write_row(WORD_COLUMNS_WITH_DOCUMENT if has_documents else WORD_COLUMNS)
+    optional = [
+        name for name in OPTIONAL_WORD_COLUMNS if any(getattr(sentence, name) is not None for sentence in sentences)
+    ]
+    write_row((*WORD_COLUMNS, *optional))
     for sentence in sentences:
         for index, (word, label) in enumerate(zip(sentence.tokens, sentence.labels, strict=True)):
             if not word or not label.strip() or {"\n", "\r"} & {*word, *label}:
@@ -76,4 +91,4 @@ def _write_word_rows(write_row: Callable[[Iterable[object]], object], sentences:
                     sentence=sentence.id,
                     word=index,
                 )
-            write_row((sentence.id, word, label, *([sentence.document or ""] if has_documents else ())))
+            write_row((sentence.id, word, label, *(getattr(sentence, name) or "" for name in optional)))

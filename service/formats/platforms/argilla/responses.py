@@ -11,7 +11,7 @@ from service.formats.meta import pack_extra_fields
 from service.formats.platforms.argilla.questions import unwrap_answer
 from service.formats.platforms.ids import to_task_document
 from service.formats.platforms.links import normalize_base_url, quote_for_url
-from service.formats.records import find_document
+from service.formats.records import find_batch, find_document
 from service.formats.text.offsets import UTF16
 from service.formats.text.span_values import read_span
 
@@ -50,6 +50,7 @@ def build_response_fields(
     if record_id is not None:
         fields["meta"]["record"] = record_id
     fields["document"] = find_record_document(record)
+    fields["batch"] = find_batch(record.get("metadata"))
     extra = {key: value for key, value in record.items() if key in EXTRA_RECORD_FIELDS and value}
     extra["fields"] = {key: value for key, value in texts.items() if key != name}
     extra["values"] = {key: value for key, value in values.items() if key != question}

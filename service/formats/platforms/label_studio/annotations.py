@@ -19,7 +19,7 @@ from service.formats.platforms.label_studio.labeling_config import (
     read_result_spans,
 )
 from service.formats.platforms.links import normalize_base_url, quote_for_url
-from service.formats.records import find_document
+from service.formats.records import find_batch, find_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,7 @@ def convert_annotation(
         names = ", ".join(list(data)[:10])
         raise InvalidInput(f"no {text_field} in it, only {names}: name the field of the text", field="task.data")
     fields["document"] = find_task_document(task, task_id, text_field)
+    fields["batch"] = find_batch(task.get("data"), task.get("meta"))
     fields |= build_labelled_fields(data[text_field], spans, options, field=f"task.data.{text_field}")
     meta |= {
         "project": project,

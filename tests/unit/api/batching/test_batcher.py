@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.inference.classifier import InferenceResult
+    from service.inference.graph_runner import WindowOutput
     from service.inference.pooling import Pooling
-    from service.inference.tokenization.encoder import EncodedSentence
+    from service.inference.tokenization.encoder import EncodedSentence, TokenWindow
 
 WAIT = 30.0
 
@@ -81,6 +82,21 @@ class Gated:
         if self.broken is not None:
             raise self.broken
         return self._classifier.run(encoded, pooling=pooling)
+
+    def run_windows(self, windows: Sequence[TokenWindow]) -> list[WindowOutput]:
+        self.runs.append(([-sum(len(window.ids) for window in windows)], None))  # negative: a part of a long sentence
+        self.started.set()
+        if not self.opened:
+            assert self.gate.acquire(timeout=WAIT)
+        return self._classifier.run_windows(windows)
+
+    def combine(
+        self, encoded: Sequence[EncodedSentence], outputs: Sequence[WindowOutput], *, pooling: Pooling | None = None
+    ) -> list[InferenceResult]:
+        return self._classifier.combine(encoded, outputs, pooling=pooling)
+
+    def can_run(self, encoded: EncodedSentence) -> bool:
+        return self._classifier.can_run(encoded)
 
     def open(self) -> None:
         self.opened = True
@@ -213,6 +229,87 @@ def test_a_long_list_does_not_delay_a_single_sentence(classifier: Classifier) ->
 
     with running(model) as batcher:
         answered(ask(batcher))
+
+
+def test_a_long_sentence_runs_in_turns_with_others(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of it is followed by batches of other sentences with three times as many tokens, while some wait."""
+    monkeypatch.setattr("service.api.batching.window.MAX_TURN_TOKENS", 24)
+    model = Gated(classifier)
+    long, short = ["wolf"] * 400, ["the", "wolf"]
+
+    async def work() -> Any:
+        with running(model, max_batch=4) as batcher:
+            first = asyncio.ensure_future(batcher.infer([short]))
+            await asyncio.to_thread(model.started.wait, WAIT)
+            slow = asyncio.ensure_future(batcher.infer([long]))
+            await asyncio.sleep(0)
+            others = [asyncio.ensure_future(batcher.infer([short])) for _ in range(40)]
+            while batcher.waiting < 42:
+                await asyncio.sleep(0)
+            model.open()
+            await asyncio.gather(*others)
+            assert not slow.done()
+            return await slow, await first
+
+    slow, _ = answered(work())
+    [expected] = classifier.infer([long])
+    assert isinstance(expected, WordProbs)
+    np.testing.assert_array_equal(slow.answers[0].probs, expected.probs)
+    runs = [run for run, _ in model.runs[1:]]
+    part_tokens, short_tokens = -runs[0][0], len(classifier.encode([short])[0].windows[0].ids)
+    assert 0 < part_tokens <= 64  # one window of the model
+    waiting, since_part = 40, 0
+    for run in runs[1:]:
+        if run[0] < 0:
+            assert since_part * short_tokens >= 3 * part_tokens or not waiting
+            since_part, part_tokens = 0, -run[0]
+        else:
+            assert (since_part * short_tokens) < 3 * part_tokens
+            since_part += len(run)
+            waiting -= len(run)
+    assert waiting == 0
+
+
+def test_long_sentences_leave_half_of_the_queue_to_others(classifier: Classifier) -> None:
+    model = Gated(classifier)
+    long, short = ["wolf"] * 400, ["wolf"]
+
+    async def work() -> None:
+        with running(model, queue_sentences=100, queue_words=1_000) as batcher:
+            first = asyncio.ensure_future(batcher.infer([short]))
+            await asyncio.to_thread(model.started.wait, WAIT)
+            one = asyncio.ensure_future(batcher.infer([long]))
+            await asyncio.sleep(0)
+            with pytest.raises(OverloadedError):
+                await batcher.infer([long])
+            other = asyncio.ensure_future(batcher.infer([short]))
+            model.open()
+            await asyncio.gather(first, one, other)
+            assert batcher.waiting == 0
+            await batcher.infer([long])  # nothing is left of what was counted
+
+    answered(work())
+
+
+def test_a_long_sentence_whose_client_leaves_does_not_run_on(
+    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.batching.window.MAX_TURN_TOKENS", 24)
+    model = Gated(classifier)
+
+    async def work() -> None:
+        with running(model) as batcher:
+            slow = asyncio.ensure_future(batcher.infer([["wolf"] * 400]))
+            await asyncio.to_thread(model.started.wait, WAIT)
+            slow.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await slow
+            model.open()
+            while batcher.waiting:
+                await asyncio.sleep(0)
+
+    answered(work())
+    assert len(model.runs) == 1
 
 
 def test_sentences_of_another_pooling_do_not_share_a_run(classifier: Classifier) -> None:

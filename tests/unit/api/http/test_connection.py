@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.api.http.connection import MAX_HEAD_BYTES
+from service.api.http.connection import MAX_HEAD_BYTES, ConnectionLimits
 from tests.support import live_server
+from tests.support.api_harness import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +24,7 @@ BODY = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\
 
 
 @contextmanager
-def connected(harness: ApiHarness, **options: float) -> Iterator[socket.socket]:
+def connected(harness: ApiHarness, **options: Any) -> Iterator[socket.socket]:
     with (
         live_server.serve_app(harness.app, **options) as port,
         closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)) as connection,
@@ -95,10 +97,76 @@ def test_large_heads_below_the_limit_and_bodies_go_through(harness: ApiHarness) 
 
 @pytest.mark.parametrize("said", [b"", b"GET /heal", ASK], ids=["nothing", "address", "headers"])
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
-def test_a_connection_without_a_request_is_closed(harness: ApiHarness, said: bytes, before: int) -> None:
+def test_a_connection_without_a_request_is_closed(
+    harness: ApiHarness, said: bytes, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.http.connection.HEAD_TIMEOUT_S", 0.3)
     with connected(harness, timeout_keep_alive=0.3) as client:
         for _ in range(before):
             client.sendall(ASK + b"\r\n")
             answer(client)
         client.sendall(said)
         assert until_closed(client) == b""
+
+
+def test_half_of_a_head_does_not_wait_as_long_as_an_idle_connection(
+    harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.http.connection.HEAD_TIMEOUT_S", 0.1)
+    with connected(harness, timeout_keep_alive=600) as idle:
+        idle.sendall(ASK + b"\r\n")
+        answer(idle)
+        for said in (b"", ASK):
+            with closing(socket.create_connection(idle.getpeername(), timeout=PATIENCE)) as half_open:
+                half_open.sendall(said)
+                assert until_closed(half_open) == b""
+        idle.sendall(ASK + b"\r\n")
+        assert answer(idle).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_complete_head_that_is_too_large_gets_431(harness: ApiHarness) -> None:
+    with connected(harness) as client:
+        with contextlib.suppress(OSError):
+            client.sendall(ASK + b"X-Long: " + b"x" * 120_000 + b"\r\n\r\n")
+        assert b'{"status":"ok"}' not in until_closed(client)
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        (ConnectionLimits(max_total=2, max_per_address=10), b"2 connections are open"),
+    ],
+    ids=["total"],
+)
+def test_further_connections_get_503_until_one_is_closed(
+    harness: ApiHarness, limits: ConnectionLimits, says: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with live_server.serve_app(harness.app, limits=limits) as port:
+        clients = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(2)]
+        for client in clients:
+            client.sendall(ASK + b"\r\n")
+            answer(client)
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)) as third:
+            refused = until_closed(third)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert says in refused
+        assert "connections are refused" in caplog.text
+        clients.pop().close()
+
+        def is_served() -> bool:
+            with closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)) as client:
+                client.sendall(ASK + b"Connection: close\r\n\r\n")
+                return until_closed(client).startswith(b"HTTP/1.1 200 ")
+
+        wait_for(is_served)
+        clients.pop().close()
+
+
+def test_an_address_has_so_many_connections_and_others_do_not_wait_for_it() -> None:
+    limits = ConnectionLimits(max_total=10, max_per_address=2)
+    assert [bool(limits.open("192.0.2.1")) for _ in range(3)] == [False, False, True]
+    assert "192.0.2.1 has 2 connections open" in limits.open("192.0.2.1")
+    assert limits.open("192.0.2.2") == ""
+    assert [limits.open("127.0.0.1") for _ in range(3)] == ["", "", ""]  # a proxy on this machine
+    limits.close("192.0.2.1")
+    assert limits.open("192.0.2.1") == ""

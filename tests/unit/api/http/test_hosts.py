@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.api.http.auth import hash_key
+from service.access.key_text import hash_key
 from tests.support.scoring_harness import AsgiExchange
 
 if TYPE_CHECKING:

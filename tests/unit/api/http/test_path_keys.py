@@ -4,7 +4,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from service.api.http.auth import generate_key
+from service.access.key_text import generate_key
 from service.api.http.path_keys import PathKey, hide_key
 
 KEY = generate_key()

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from service.api.access.caller import ANYBODY
+from service.api.http.json_text.split import LARGE_BYTES
 from service.api.http.problems import TooLargeError
 from service.api.ingest.body_reader import BodyReader
-from service.api.ingest.conversion_budget import ConversionBudget, ConversionStoppedError
+from service.api.ingest.conversion_budget import ConversionBudget, ParsingStoppedError
 from service.api.ingest.query import FORMAT_NAMES, RecordQuery
 from service.api.ingest.record_converter import RecordConverter
 from service.api.scoring.requests import MAX_DATASETS_PER_REQUEST
@@ -386,13 +388,13 @@ def test_a_conversion_ends_when_nobody_waits_for_it(shared: ScoringHarness) -> N
     raw = json.dumps(TASK).encode()
     assert len(converter.parse_body(raw, ()).records) == 1
     stopped.set()
-    with pytest.raises(ConversionStoppedError):
+    with pytest.raises(ParsingStoppedError):
         converter.parse_body(raw, ())
 
 
 def test_a_cancelled_request_stops_its_conversion(shared: ScoringHarness) -> None:
     started, ended = threading.Event(), threading.Event()
-    reader = BodyReader(RecordQuery(format="label-studio"), shared.backend)
+    reader = BodyReader(RecordQuery(format="label-studio"), shared.backend, ANYBODY)
 
     def convert() -> None:
         started.set()
@@ -400,7 +402,7 @@ def test_a_cancelled_request_stops_its_conversion(shared: ScoringHarness) -> Non
         ended.set()
 
     async def cancel() -> None:
-        task = asyncio.ensure_future(reader._run(convert))
+        task = asyncio.ensure_future(reader._run(0, convert))
         await asyncio.to_thread(started.wait, 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -435,3 +437,31 @@ def test_an_error_of_ours_does_not_end_a_stream(shared: ScoringHarness, monkeypa
     monkeypatch.setattr(RecordConverter, "_convert", fail_once)
     lines = shared.post_lines("/v1/score?format=doccano", {"fails": True}, RECORDS["doccano"]).text.splitlines()
     assert [json.loads(line).get("status") for line in lines] == [500, None]
+
+
+def test_a_large_list_of_records_is_parsed_record_by_record(harness: TopicHarness) -> None:
+    padding = b" " * LARGE_BYTES
+    for raw in (json.dumps([TASK, TASK]).encode(), json.dumps({"sentences": [TASK, TASK]}).encode()):
+        answer = harness.api.post("/v1/sentences?format=label-studio", raw + padding)
+        assert (answer.status_code, len(answer.json()["records"])) == (202, 2)
+    answer = harness.api.post("/v1/sentences?format=label-studio", json.dumps([TASK, 3]).encode() + padding)
+    assert (answer.status_code, answer.json()["field"]) == (422, "1")
+
+
+@pytest.mark.parametrize("form", ["label-studio", "words"])
+def test_a_record_that_takes_long_to_parse_is_refused_before_it_is_parsed(shared: ScoringHarness, form: str) -> None:
+    costly = b'{"data": {' + b",".join(b'"%d":1' % i for i in range(100_001)) + b"}}"
+    path = f"/v1/score?format={form}"
+    assert shared.post(path, b"[" + costly + b"]").status_code in (413, 422)
+    assert shared.post(path, costly).status_code == 413
+    [line] = shared.post_lines(path, costly).text.splitlines()
+    assert json.loads(line)["status"] == 413
+
+
+@pytest.mark.parametrize("form", ["label-studio", "words"])
+def test_parsing_stops_after_the_current_sentence_if_nobody_waits(shared: ScoringHarness, form: str) -> None:
+    reader = BodyReader(RecordQuery(format=form), shared.backend, ANYBODY)
+    reader._stopped.set()
+    record = TASK if form == "label-studio" else WORDS
+    with pytest.raises(ParsingStoppedError):
+        reader._parser.parse_body(json.dumps({"sentences": [record]}).encode(), ())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_ready_with_every_condition_by_name(harness: ApiHarness) -> None:
     answer = harness.client.get("/readyz")
     assert answer.status_code == 200
-    assert answer.json() == {"ready": True, "conditions": {"datasets": "", "draining": ""}, "degraded": {}}
+    assert answer.json() == {"ready": True, "conditions": {"datasets": "", "keys": "", "draining": ""}, "degraded": {}}
     assert harness.client.get("/healthz").json() == {"status": "ok"}
 
 

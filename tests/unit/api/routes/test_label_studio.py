@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.api.http.auth import generate_key, hash_key
+from service.access.key_text import generate_key, hash_key
 from service.log.topics import Topics
 from tests.support import platform_bodies as bodies
 
@@ -274,9 +274,9 @@ def test_training_that_is_asked_for(harness: ApiHarness, client: TestClient) -> 
     event = {"action": "START_TRAINING", "project": {"id": 3}}
     for _ in range(2):
         answer = client.post(f"{ADDRESS}/webhook", json=event)
-        assert (answer.status_code, answer.json()["auto_train"]) == (202, True)
-    assert harness.backend.state_view.get_settings_state("trips").in_force.auto_train is True
-    assert len(harness.read_messages(TOPICS.datasets)) == 1
+        assert (answer.status_code, answer.json()["state"]) == (202, "requested")
+    assert [message["dataset"] for message in harness.read_messages(TOPICS.models)] == ["trips"]
+    assert harness.read_messages(TOPICS.datasets) == []
     # A sentence about it is no request.
     text = bodies.TEXT + " START_TRAINING"
     answer = client.post(f"{ADDRESS}/webhook", json=bodies.make_event(task=bodies.make_task(data={"text": text})))

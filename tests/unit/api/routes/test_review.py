@@ -19,6 +19,7 @@ from service.api.routes.events import QueueWatcher, stream_queue_events
 from service.contracts import BelowPolicy, Claim, DatasetSettings
 from service.errors import StreamError
 from service.log.codec import get_header
+from service.log.protocol import Output
 from service.review.messages import build_claim_message
 from tests.support import live_server
 from tests.support.api_harness import TOPICS, wait_for
@@ -48,7 +49,12 @@ def first(harness: ApiHarness, **query: str) -> dict[str, Any]:
 
 def test_an_empty_queue(quiet: ApiHarness) -> None:
     assert quiet.client.get("/v1/review").json() == {"items": [], "next": None}
-    assert quiet.client.get("/v1/overview").json()["counts"] == {"open": 0, "decided": 0, "closed": 0}
+    assert quiet.client.get("/v1/overview").json()["counts"] == {
+        "open": 0,
+        "adjudication": 0,
+        "decided": 0,
+        "closed": 0,
+    }
 
 
 def test_worst_first_page_by_page(full: ApiHarness) -> None:
@@ -230,22 +236,29 @@ def test_of_many_simultaneous_claims_one_counts(full: ApiHarness) -> None:
     assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] == winner
 
 
-def test_a_claim_that_the_queue_does_not_show_in_time_is_withdrawn(
+def test_a_claim_that_the_queue_does_not_show_in_time_is_not_confirmed(
     full: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("service.api.claims.CLAIM_TIMEOUT_S", 0.05)
     item = first(full, dataset="blogs")
-    answer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"})
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
+    path = f"/v1/review/blogs/{item['id']}"
+    answer = full.client.post(f"{path}/claim", json={"reviewer": "anna"})
+    assert (answer.status_code, answer.json()["confirmed"]) == (202, False)
     full.project()
-    assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
-    assert json.loads(full.log.read(TOPICS.decisions, 0, 10)[-1].value or b"").get("until") is None  # withdrawn
-    with full.run_projector():
-        monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 60.0)
-        assert full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"}).status_code == 202
-    monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 0.05)
-    longer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna", "minutes": 60})
-    assert longer.status_code == 202  # a slow queue does not end a claim
+    assert full.client.get(path).json()["claimed_by"] == "anna"
+    longer = full.client.post(f"{path}/claim", json={"reviewer": "anna", "minutes": 60})
+    assert (longer.status_code, longer.json()["confirmed"]) == (202, True)  # a slow queue does not end a claim
+
+
+def test_a_claim_that_has_ended_is_known_to_be_read(full: ApiHarness) -> None:
+    item = first(full, dataset="blogs")
+    key = ("blogs", item["id"])
+    claim = Claim(dataset=key[0], id=key[1], reviewer="anna", until=datetime.now(UTC) - timedelta(seconds=1))
+    full.log.append([build_claim_message(TOPICS, claim)])
+    full.project()
+    own_until, holder = full.backend.queue.find_holder(key, "anna")
+    assert own_until == pytest.approx(claim.until.timestamp() if claim.until else None)
+    assert holder.reviewer is None
 
 
 @pytest.mark.parametrize(
@@ -255,6 +268,7 @@ def test_a_claim_that_the_queue_does_not_show_in_time_is_withdrawn(
         ({"reviewer": ""}, "reviewer"),
         ({"reviewer": 7}, "reviewer"),
         ({"reviewer": "anna", "minutes": 0}, "minutes"),
+        ({"reviewer": "anna", "minutes": 5e-324}, "minutes"),
         ({"reviewer": "anna", "minutes": 1e9}, "minutes"),
         ({"reviewer": "anna", "minutes": "5"}, "minutes"),
         ({"reviewer": "anna", "hours": 1}, "hours"),
@@ -284,7 +298,7 @@ def test_a_decision_removes_the_item_from_the_queue(full: ApiHarness) -> None:
     assert decided["decisions"][0]["reviewer"] == "anna"
     assert item["id"] not in {entry["id"] for entry in full.client.get("/v1/review").json()["items"]}
     counts = full.client.get("/v1/overview", params={"dataset": "news"}).json()
-    assert counts["counts"] == {"open": 11, "decided": 1, "closed": 0}
+    assert counts["counts"] == {"open": 11, "adjudication": 0, "decided": 1, "closed": 0}
     assert counts["verdicts"]["error"] == 1
     full.client.post("/v1/decisions", json={**decision, "withdrawn": True})
     full.project()
@@ -437,3 +451,62 @@ def test_a_correction_is_a_valid_sequence(full: ApiHarness) -> None:
     detail = answer.json()["detail"]
     assert f"word 0 ({item['tokens'][0]!r})" in detail
     assert "'I-PER' can't begin a sentence in scheme iob2: write 'B-PER' for 'I-PER'" in detail
+
+
+def test_the_progress_of_the_day(full: ApiHarness) -> None:
+    for number, decided_at in enumerate(("2024-05-31T12:00:00Z", None, None)):
+        decision = {
+            "dataset": "news",
+            "id": f"0-{number}",
+            "reviewer": ("anna", "anna", "ben")[number],
+            "verdict": "ok",
+        }
+        time = {} if decided_at is None else {"decided_at": decided_at}
+        assert full.client.post("/v1/decisions", json={**decision, **time}).status_code == 202
+    full.project()
+    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    query = {"dataset": "news", "reviewer": "anna", "since": hour_ago}
+    found = full.client.get("/v1/review/progress", params=query).json()
+    assert {name: value for name, value in found.items() if name != "since"} == {
+        "decided": 2,
+        "decided_by_reviewer": 1,
+        "last_hour": 1,
+        "open": 9,
+        "unsure": 0,
+    }
+    everybody = full.client.get("/v1/review/progress", params={"since": "2024-05-31T00:00:00+02:00"}).json()
+    assert (everybody["decided"], everybody["decided_by_reviewer"], everybody["open"]) == (3, None, 12)
+    assert full.client.get("/v1/review/progress").json()["since"].endswith("T00:00:00Z")
+    for since in ("yesterday", "2024-05-31T00:00:00"):
+        refused = full.client.get("/v1/review/progress", params={"since": since})
+        assert (refused.status_code, refused.json()["field"]) == (422, "since")
+
+
+def read_priorities(harness: ApiHarness, dataset: str | None) -> list[dict[str, Any]]:
+    query = {} if dataset is None else {"dataset": dataset}
+    bins: list[dict[str, Any]] = harness.client.get("/v1/overview", params=query).json()["priorities"]
+    return bins
+
+
+def test_the_overview_has_the_priorities_of_all_sentences(full: ApiHarness) -> None:
+    wait_for(lambda: sum(entry["sentences"] for entry in read_priorities(full, None)) == 15)
+    for dataset, count in (("news", 12), ("blogs", 3), (None, 15)):
+        bins = read_priorities(full, dataset)
+        assert sum(entry["items"] for entry in bins) == count
+        assert sum(entry["sentences"] for entry in bins) == count
+        assert (bins[0]["low"], bins[-1]["high"]) == (0, 1)
+    assert full.client.get("/v1/overview", params={"dataset": "news"}).json()["likelihood_bands"] == {
+        "very_likely_below": 0.1,
+        "probably_below": 0.35,
+        "decisions": 0,
+    }
+    assert first(full)["likelihood"] in ("very_likely_wrong", "probably_wrong", "may_be_right")
+
+
+def test_the_overview_goes_on_without_the_model_of_a_dataset(full: ApiHarness) -> None:
+    settings = DatasetSettings(name="med", version=1, model="gone")
+    full.log.append([Output(TOPICS.datasets, b"med", settings.model_dump_json().encode())])
+    wait_for(lambda: "med" in full.backend.state_view.list_names())
+    for query in ({}, {"dataset": "med"}):
+        answer = full.client.get("/v1/overview", params=query)
+        assert answer.status_code == 200, answer.text

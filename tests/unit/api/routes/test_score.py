@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from service.api.http.json_text.split import LARGE_BYTES
 from service.api.scoring.scorer import ScoreOptions, Scorer
 from service.contracts import Assessment, DatasetSettings, LabelledSentence
 from service.errors import InferenceError
@@ -268,10 +269,42 @@ def test_an_invalid_body_gets_a_problem(
     assert detail in problem(shared.post("/v1/score", body), status, field)
 
 
-def test_a_large_body_is_read_beside_the_event_loop(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.ingest.body_reader.MAX_INLINE_BYTES", 10)
-    assert shared.post("/v1/score", ONE).status_code == 200
-    assert "JSON" in problem(shared.post("/v1/score", b"{ not json at all }"), 400)
+@pytest.mark.parametrize(("body", "status", "field", "detail"), BAD, ids=[str(case[0])[:40] for case in BAD])
+def test_a_large_body_gets_the_same_problem(
+    shared: ScoringHarness, body: Any, status: int, field: str | None, detail: str
+) -> None:
+    """Large bodies are divided into sentences before they are parsed."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    assert detail in problem(shared.post("/v1/score", raw + b" " * LARGE_BYTES), status, field)
+
+
+def test_a_large_body_gets_the_same_answer(shared: ScoringHarness) -> None:
+    for body in (ONE, {"sentences": [ONE, TWO], "method": "product"}):
+        raw = json.dumps(body).encode()
+        spread = raw.replace(b"{", b"{ " + b"\n" * LARGE_BYTES, 1).replace(b"[", b" [ ").replace(b"}", b" } ")
+        small, big = shared.post("/v1/score", raw).json(), shared.post("/v1/score", spread).json()
+        for answer in (small, big):
+            for each in answer.get("assessments", [answer]):
+                assert each.pop("scored_at")
+                assert each.pop("request_id")
+                each.pop("id", None)
+            answer.pop("request_id", None)
+        assert small == big
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"tokens": [' + b'"a",' * 1_200_000 + b'"a"], "labels": ["O"]}',
+        b'{"tokens": ["a"], "labels": ["O"], ' + b",".join(b'"%d":1' % i for i in range(100_001)) + b"}",
+        b'{"sentences": [{"meta": {"a": [' + b"[]," * 1_200_000 + b"1]}}]}",
+        b'{"sentences": [' + b"{}," * 400_000 + b"{}]}",
+        b"[" + b"1," * 2_000_000 + b'"sentences"]',
+    ],
+    ids=["values", "names", "values in a sentence", "sentences", "a list"],
+)
+def test_a_body_that_takes_long_to_parse_is_refused_before_it_is_parsed(shared: ScoringHarness, body: bytes) -> None:
+    assert shared.post("/v1/score", body).status_code == 413
 
 
 def test_valid_lines_are_scored_and_invalid_ones_get_a_problem(shared: ScoringHarness) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.api.http.auth import hash_key
+from service.access.key_text import hash_key
 from service.api.ingest.webhook_deliveries import WebhookDeliveries
 from service.contracts import read_sentence
 from service.errors import InvalidInput, StateError, StreamError

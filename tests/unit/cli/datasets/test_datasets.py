@@ -460,3 +460,14 @@ def test_sentences_of_a_label_set_without_a_model_are_stored(harness: CommandHar
     assert len(harness.read_records(TOPICS.waiting)) == 5
     [letter] = harness.read_records(TOPICS.dead_letters)
     assert b"B-DURG" in (letter.value or b"")
+
+
+def test_settings_that_are_shown_and_set_again_keep_an_unset_policy(harness: CommandHarness) -> None:
+    put(harness, "news", "control_share=0.1")
+    shown = show_settings(harness, "news")
+    assert shown["flag_policy"] is None
+    file = harness.folder / "settings.json"
+    file.write_text(json.dumps(shown))
+    put(harness, "news", "--file", file)
+    assert "flag_policy" not in json.loads(written(harness)[-1][1] or b"")
+    assert show_settings(harness, "news")["flag_policy"] is None

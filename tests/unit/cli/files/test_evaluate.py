@@ -140,7 +140,15 @@ def test_a_folder_that_cant_be_written_to(npz: Path, tmp_path: Path) -> None:
     taken.write_text("a file")
     result = run("--probs", npz, "--out", taken, "--bootstrap", 0)
     assert isinstance(result.exception, SettingsError)
-    assert "can't write to" in str(result.exception)
+    assert "can't create" in str(result.exception)
+
+
+def test_a_folder_that_cant_be_written_to_is_an_error_before_any_work(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+    result = run("--probs", tmp_path / "missing.npz", "--out", taken)
+    assert isinstance(result.exception, SettingsError)
+    assert str(taken) in str(result.exception)
 
 
 @pytest.mark.parametrize(

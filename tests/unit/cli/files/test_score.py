@@ -85,6 +85,7 @@ def test_the_worst_are_printed_without_an_output(run: RunCommand, reader: Path, 
 
 def test_output_is_ranked_and_complete(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "out.jsonl"
+    out.parent.mkdir()
     assert run("score", data, "--model", reader, "-o", out).code == 0
     assessments = parse_assessments(out.read_text())
     assert len(assessments) == 31
@@ -344,6 +345,19 @@ def test_an_unusable_input_is_one_line(run: RunCommand, tiny_model: Path, data: 
         assert ran.err.startswith("labelwatch: ")
         assert ran.err.count("\n") == 1
         assert message in ran.err
+
+
+@pytest.mark.parametrize("command", [["score"], ["train", "--name", "trips"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("option", ["--output", "--report"])
+def test_an_output_in_a_missing_folder_is_an_error_before_any_work(
+    run: RunCommand, tmp_path: Path, command: list[str], option: str
+) -> None:
+    missing = tmp_path / "no.conll"  # the error must not be about this file
+    ran = run(*command, missing, option, tmp_path / "reports" / "out")
+    folder = tmp_path / "reports"
+    message = f"labelwatch: can't write {folder}/out: there is no folder {folder}: create it first\n"
+    assert (ran.code, ran.err) == (1, message)
+    assert not folder.exists()
 
 
 def test_mixed_labels_ask_for_a_scheme(run: RunCommand, reader: Path, tmp_path: Path) -> None:

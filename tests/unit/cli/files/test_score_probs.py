@@ -121,6 +121,18 @@ def test_own_labels_need_no_model(run: RunCommand, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_model")
+def test_a_type_without_a_class_for_the_words_inside_is_warned_about(run: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "clinic.conll"
+    path.write_text("Aspirin B-DRUG\nhelps O\n\n" * 30)
+    row = np.array([[0.05, 0.94, 0.01], [0.97, 0.02, 0.01]])
+    archive = save(tmp_path / "probs.npz", [row] * 30, ("O", "B-DRUG", "B-CITY"))
+    result = run("score", path, "--probs", archive, "-o", tmp_path / "output.jsonl")
+    assert "warning: --probs has B-DRUG and no I-DRUG (and 1 more types like it): every word" in result.err
+    complete = save(tmp_path / "complete.npz", [row] * 30, ("O", "B-DRUG", "I-DRUG"))
+    assert "warning" not in run("score", path, "--probs", complete, "-o", tmp_path / "output.jsonl").err
+
+
+@pytest.mark.usefixtures("no_model")
 def test_a_type_that_no_label_of_the_file_has_is_not_suggested(run: RunCommand, tmp_path: Path) -> None:
     path, output, report = tmp_path / "clinic.conll", tmp_path / "output.jsonl", tmp_path / "report.html"
     path.write_text("Aspirin B-DRUG\nhelps O\n\n" * 300 + "Oslo O\nhelps O\n")

@@ -107,3 +107,20 @@ def test_check_of_an_unreachable_broker_prints_no_secret(harness: CommandHarness
     assert len(lines) == 1
     assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: Kafka at 127.0.0.1:9" in lines[0]
     assert "hunter2" not in lines[0]
+
+
+def test_check_finds_damage_in_log_and_queue(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(200)))
+    queue = harness.folder / "queue.sqlite"
+    queue.write_bytes(b"no database" * 1000)
+    (line,) = find_problems(harness)
+    assert line.startswith(f"WRONG queue: {queue} is damaged: ")
+    assert line.endswith("Restart the API: it builds the file again from the topics")
+    queue.unlink()
+    with harness.log_path.open("r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(4096)
+        file.write(b"\xa5" * (size - 4096))
+    (line,) = find_problems(harness)
+    assert line.startswith(f"WRONG log: {harness.log_path} is damaged: ")
+    assert line.endswith("restore a backup with `labelwatch restore`")

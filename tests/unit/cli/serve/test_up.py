@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import selectors
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.http.auth import hash_key
+from service.access.key_text import hash_key
 from service.inference.model.default import find_default_model
 from service.log.protocol import Output
 from service.log.sqlite.session import SqliteWorkerSession
@@ -170,12 +171,72 @@ def test_a_new_key(harness: CommandHarness) -> None:
     assert line == f"LABELWATCH_API_KEYS=anna:read:{hash_key(key)}"
     assert key not in ran.err
     both = harness.run("key", "new", "ben", "--scope", "write", LABELWATCH_API_KEYS=line.partition("=")[2])
-    assert both.out.splitlines()[1].startswith(f"{line},ben:write:")
+    assert both.out.splitlines()[1].startswith(f"{line},ben:admin:")
     again = harness.run("key", "new", "anna", LABELWATCH_API_KEYS=line.partition("=")[2])
     assert again.code == 2
     assert "anna has a key already" in again.err
     assert harness.run("key", "new", "a b").code == 2
     assert os.environ.get("LABELWATCH_API_KEYS") is None
+
+
+def test_a_new_key_with_a_role_and_datasets(harness: CommandHarness) -> None:
+    options = ("--name", "dana", "--role", "reviewer", "--dataset", "med", "--dataset", "law")
+    key, line = harness.run("key", "new", *options, "--print").out.splitlines()
+    assert line == f"LABELWATCH_API_KEYS=dana:reviewer:med+law:{hash_key(key)}"
+    assert not harness.log_path.exists()
+    unnamed = harness.run("key", "new", "--role", "reviewer")
+    assert (unnamed.code, "--name" in unnamed.err) == (2, True)
+
+
+def test_stored_keys_are_created_listed_rotated_and_revoked(harness: CommandHarness) -> None:
+    created = harness.run("key", "new", "--name", "dana", "--role", "reviewer", "--dataset", "med")
+    key = created.out.strip()
+    assert key not in created.err
+    assert harness.run("key", "new", "--name", "dana", "--role", "read").code == 2
+    rotated = harness.run("key", "rotate", "--name", "dana").out.strip()
+    (stored,) = json.loads(harness.run("key", "list", "--json").out)["keys"]
+    assert (stored["name"], stored["role"], stored["datasets"]) == ("dana", "reviewer", ["med"])
+    shown = harness.run("key", "list").out
+    assert "dana" in shown
+    assert hash_key(rotated) not in shown
+    (record,) = [record for record in harness.read_records(harness.topics.keys) if record.value]
+    assert hash_key(rotated).encode() in (record.value or b"")
+    assert harness.run("key", "revoke", "--name", "dana").code == 0
+    assert json.loads(harness.run("key", "list", "--json").out)["keys"][0]["revoked_at"]
+    assert harness.run("key", "revoke", "--name", "dana").code == 2
+
+
+def test_stored_keys_are_valid_and_revoked_without_a_restart(harness: CommandHarness) -> None:
+    with running(harness, "api") as (process, client):
+        assert client.get("/v1/datasets").status_code == 200
+        key = harness.run("key", "new", "--name", "lead", "--role", "admin").out.strip()
+        poll_until(client, "/v1/datasets", lambda answer: answer.get("status") == 401)
+        client.headers["Authorization"] = f"Bearer {key}"
+        assert client.get("/v1/me").json()["name"] == "lead"
+        ended = threading.Event()
+        heard = threading.Event()
+
+        def listen() -> None:
+            with client.stream("GET", "/v1/events") as events:
+                for line in events.iter_lines():
+                    if line.startswith("data:"):
+                        heard.set()
+            ended.set()
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        assert heard.wait(WAIT)
+        assert harness.run("key", "revoke", "--name", "lead").code == 0
+        assert ended.wait(WAIT)  # an open stream ends too
+        listener.join()
+        assert client.get("/v1/me").status_code == 401
+        stop_process(process, signal.SIGTERM)
+
+
+def test_an_address_that_others_reach_needs_a_key(harness: CommandHarness) -> None:
+    refused = harness.run("api", LABELWATCH_API_HOST="0.0.0.0")  # noqa: S104 - it is refused
+    assert refused.code == 1
+    assert "LABELWATCH_API_KEYLESS=allow" in refused.err
 
 
 def test_a_new_key_for_label_studio(harness: CommandHarness) -> None:
@@ -186,7 +247,75 @@ def test_a_new_key_for_label_studio(harness: CommandHarness) -> None:
     assert "http://127.0.0.1:0/label-studio/trips/KEY" in ran.err
     both = harness.run("key", "new", "ben", LABELWATCH_API_KEYS=line.partition("=")[2])
     assert both.out.splitlines()[1].startswith(f"{line},ben:read:")
-    for wrong in (["label-studio"], ["read", "--dataset", "trips"], ["label-studio", "--dataset", "Big Trips"]):
+    for wrong in (["label-studio"], ["read", "--dataset", "Big Trips"], ["label-studio", "--dataset", "Big Trips"]):
         refused = harness.run("key", "new", "other", "--scope", *wrong)
         assert refused.code == 2
         assert "--dataset" in refused.err
+
+
+def test_a_running_service_is_backed_up_and_its_log_is_not_replaced(harness: CommandHarness) -> None:
+    backup = harness.folder / "copy.sqlite"
+    with running(harness, "up") as (_, client):
+        client.post("/v1/sentences", json=WRONG).raise_for_status()
+        assert harness.run("backup", backup).code == 0
+        ran = harness.run("restore", backup, "--replace")
+        assert ran.code == 1
+        assert "stop labelwatch first" in ran.err
+        assert client.get("/readyz").status_code == 200
+    assert harness.run("restore", backup, "--replace").code == 0
+    assert len(harness.read_records(harness.topics.sentences)) == 1
+
+
+def test_health_and_metrics_on_a_port_of_their_own(harness: CommandHarness) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with (
+        running(harness, "api", LABELWATCH_API_METRICS_PORT=str(port)) as (process, client),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT) as probes,
+    ):
+        assert probes.get("/healthz").json() == {"status": "ok"}
+        assert probes.get("/readyz").json() == client.get("/readyz").json()
+        assert "labelwatch_ready" in probes.get("/metrics").text
+        assert probes.get("/v1/datasets").status_code == 404
+        stop_process(process, signal.SIGTERM)
+
+
+def test_with_a_full_disk_the_service_starts_and_does_not_write(harness: CommandHarness) -> None:
+    with running(harness, "up") as (process, client):
+        assert client.post("/v1/sentences", json=WRONG).status_code == 202
+        poll_until(client, "/v1/datasets/default/thresholds", lambda answer: answer.get("sentences") == 1)
+        stop_process(process, signal.SIGTERM)
+    with running(harness, "up", LABELWATCH_LOG_RESERVE_BYTES=str(10**18)) as (process, client):
+        assert "LABELWATCH_LOG_RESERVE_BYTES" in client.get("/readyz").json()["degraded"]["disk"]
+        refused = client.post("/v1/sentences", json=WRONG)
+        assert (refused.status_code, "free some space" in refused.json()["detail"]) == (503, True)
+        assert client.post("/v1/score", json=WRONG).status_code == 200
+        assert client.get("/v1/datasets/default/thresholds").json()["sentences"] == 1
+        stop_process(process, signal.SIGTERM)
+
+
+def test_a_log_that_is_deleted_is_noticed(harness: CommandHarness) -> None:
+    with running(harness, "up") as (process, client):
+        assert client.post("/v1/sentences", json=WRONG).status_code == 202
+        harness.log_path.unlink()
+        refused = client.post("/v1/sentences", json=WRONG)
+        assert (refused.status_code, "was deleted" in refused.json()["detail"]) == (503, True)
+        assert "was deleted" in client.get("/readyz").json()["degraded"]["log"]
+        assert client.post("/v1/score", json=WRONG).status_code == 200
+        stop_process(process, signal.SIGTERM)
+
+
+def test_nobody_else_can_read_what_the_service_stores(harness: CommandHarness) -> None:
+    previous = os.umask(0o022)
+    try:
+        folder = harness.folder / "new"
+        with running(harness, "up", LABELWATCH_LOG_PATH=str(folder / "log.sqlite")) as (process, client):
+            assert client.post("/v1/sentences", json=WRONG).status_code == 202
+            stored = [folder, *folder.rglob("*")]
+            stop_process(process, signal.SIGTERM)
+        assert len(stored) > 3
+        assert {
+            path.name: oct(path.stat().st_mode) for path in stored if path.exists() and path.stat().st_mode & 0o077
+        } == {}
+    finally:
+        os.umask(previous)

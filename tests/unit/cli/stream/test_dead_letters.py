@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from service.access.audit_log import get_command_user
+from service.contracts.audit import AuditRecord
 from service.log.protocol import Output
 from service.log.topics import Topics
 
@@ -57,6 +59,21 @@ def test_dead_letters_are_sent_again_byte_for_byte_and_only_once(harness: Comman
     }
     assert harness.run("dead-letters", "replay").out.startswith("0 dead letters sent")
     assert harness.run("dead-letters", "replay", "--again").out.startswith("3 dead letters sent")
+
+
+def test_each_replay_is_in_the_audit_trail(harness: CommandHarness) -> None:
+    make_dead_letters(harness)
+    harness.run("dead-letters", "replay", "--dry-run")
+    assert harness.read_records(TOPICS.audit) == []
+    harness.run("dead-letters", "replay", "--stage", "labels")
+    harness.run("dead-letters", "replay")
+    harness.run("dead-letters", "replay")  # nothing is left to send
+    records = [AuditRecord.model_validate_json(each.value or b"") for each in harness.read_records(TOPICS.audit)]
+    assert [(each.action, each.details, each.via) for each in records] == [
+        ("dead-letters", {"letters": 1}, "command"),
+        ("dead-letters", {"letters": 2}, "command"),
+    ]
+    assert {each.actor for each in records} == {get_command_user()}
 
 
 def test_a_letter_whose_cause_is_fixed_goes_to_review(harness: CommandHarness) -> None:

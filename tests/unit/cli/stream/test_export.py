@@ -8,7 +8,12 @@ import pytest
 from service.contracts import LabelledSentence
 from service.labels import Scheme, convert_scheme, detect_scheme, get_entity_type
 from service.log.protocol import Output
-from tests.support.review_queue import make_assessment, make_decision_output, make_review_output
+from tests.support.review_queue import (
+    make_assessment,
+    make_decision_output,
+    make_review_output,
+    make_settings_output,
+)
 
 if TYPE_CHECKING:
     from tests.support.command_harness import CommandHarness
@@ -65,6 +70,29 @@ def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(harness: Com
     labels_by_id = export(harness, "--decisions")
     assert labels_by_id == {"a": ["O", "B-PER"], "b": ["O", "O"], "c": ["O", "B-PER"], "d": ["O", "B-LOC"]}
     assert export(harness, "--decisions", "--reviewer", "bob")["a"] == ["O", "B-ORG"]
+
+
+def test_with_an_overlap_only_settled_sentences_are_corrected(harness: CommandHarness) -> None:
+    """One is open, one in adjudication, one settled by adjudication, one decided."""
+    harness.append(make_settings_output(name="default", overlap=2, version=1))
+    harness.append(*(make_sentence_output(name) for name in "abcd"))
+    town = ["O", "B-LOC"]
+    harness.append(
+        make_decision_output("a", "error", labels=town),
+        make_decision_output("b", "error", labels=town),
+        make_decision_output("b", "ok", reviewer="bob"),
+        make_decision_output("c", "error", labels=town),
+        make_decision_output("c", "unsure", reviewer="bob"),
+        make_decision_output("c", "error", labels=["O", "O"], reviewer="cyd", adjudication=True),
+        make_decision_output("d", "error", labels=town),
+        make_decision_output("d", "error", labels=town, reviewer="bob"),
+    )
+    given = ["O", "B-PER"]
+    assert export(harness, "--decisions") == {"a": given, "b": given, "c": ["O", "O"], "d": town}
+    assert list(export(harness, "--decisions", "--decided-only")) == ["c", "d"]
+    assert export(harness, "--decisions", "--reviewer", "ann")["b"] == town
+    summary = harness.run("export", "--decisions").err
+    assert "(2 corrected; 1 in adjudication: not settled yet, their labels are as given)" in summary
 
 
 def test_only_decisions_in_force_about_the_newest_revision_count(harness: CommandHarness) -> None:

@@ -86,10 +86,10 @@ def test_several_formats_need_a_folder_or_one_that_is_named(harness: CommandHarn
     for folder in (f"{harness.folder}/new/deep/", str(harness.folder / "new" / "deep")):
         ran = harness.run("export", "--dataset", "trips", "-o", folder)
         assert ran.code == 0, ran.err
-        assert f"{harness.folder}/new/deep/trips.conll.conll: 1 sentence\n" in ran.err
+        assert f"{harness.folder}/new/deep/trips.conll: 1 sentence\n" in ran.err
     made = harness.folder / "new" / "deep"
-    assert sorted(path.name for path in made.iterdir()) == ["trips.conll.conll", "trips.doccano.jsonl"]
-    assert (made / "trips.conll.conll").read_text() == COLUMNS
+    assert sorted(path.name for path in made.iterdir()) == ["trips.conll", "trips.doccano.jsonl"]
+    assert (made / "trips.conll").read_text() == COLUMNS
     assert json.loads((made / "trips.doccano.jsonl").read_text()) == BODIES["doccano"][1]
     ran = harness.run("export", "--dataset", "trips", "--format", "spans", "-o", target)
     assert "spans: 1 sentence came without a text: the words are joined by one space\n" in ran.err
@@ -102,6 +102,14 @@ def test_a_folder_that_cannot_be_created_is_an_error(harness: CommandHarness) ->
     ran = harness.run("export", "--dataset", "trips", "-o", f"{harness.folder}/file/")
     assert ran.code == 1
     assert "can't create" in ran.err
+
+
+def test_a_missing_folder_is_an_error_before_any_work(harness: CommandHarness) -> None:
+    target = harness.folder / "missing" / "corrected.conll"
+    ran = harness.run("export", "--dataset", "nothing-stored", "-o", target)
+    assert ran.code == 1
+    assert f"can't write {target}: there is no folder {target.parent}" in ran.err
+    assert not target.parent.exists()
 
 
 def test_the_output_says_what_numbers_mean(harness: CommandHarness) -> None:

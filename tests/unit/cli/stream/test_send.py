@@ -48,11 +48,11 @@ def test_only_the_first_run_announces_a_new_log(harness: CommandHarness) -> None
 
 def test_options_override_the_fields_of_the_file(harness: CommandHarness) -> None:
     file = harness.write_file([*make_sentences(1, dataset="theirs"), *make_sentences(1, seed=1, revision=7)])
-    assert harness.run("send", file, "--dataset", "ours", "--annotator", "anna", "--update").code == 0
+    assert harness.run("send", file, "--dataset", "ours", "--annotator", "anna", "--batch", "7", "--update").code == 0
     first, second = read_sentences(harness)
-    assert {(sentence.dataset, sentence.annotator, sentence.update) for sentence in (first, second)} == {
-        ("ours", "anna", True)
-    }
+    assert {
+        (sentence.dataset, sentence.annotator, sentence.batch, sentence.update) for sentence in (first, second)
+    } == {("ours", "anna", "7", True)}
     assert first.revision > 10**15  # microseconds: grows with every update
     assert second.revision == 7
 
@@ -117,6 +117,7 @@ def test_a_message_that_exceeds_the_size_limit_is_a_bad_sentence(harness: Comman
     ("arguments", "message"),
     [
         (["--dataset", "No Way"], "--dataset: 'No Way' can't be the name of a dataset: a name has 1 to 64 lower-case"),
+        (["--batch", "x" * 200], "…': give at most 128 characters"),
         (["--annotator", "x" * 300], "…': give at most 256 characters"),
         (["--format", "xml"], "'xml' is not one of conll, jsonl, csv, tsv"),
     ],

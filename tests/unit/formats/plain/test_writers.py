@@ -120,10 +120,11 @@ def test_other_fields_go_along() -> None:
         labels=("O",),
         revision=3,
         document="d",
+        batch="7",
         annotator="zoe",
         source="http://x/1",
         meta={"k": [1]},
     )
     assert list(read_sentences(io.BytesIO(write([sentence], "jsonl")))) == [sentence]
     (back,) = read_sentences(io.BytesIO(write([sentence], "csv")), format="csv")
-    assert (back.annotator, back.source, back.revision, back.document) == ("zoe", "http://x/1", 3, "d")
+    assert (back.annotator, back.source, back.revision, back.document, back.batch) == ("zoe", "http://x/1", 3, "d", "7")

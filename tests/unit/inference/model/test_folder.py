@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.errors import ModelError
+from service.inference.model.files import find_external_data, read_json_object
 from service.inference.model.folder import ModelFolder
 from service.labels.schemes import Scheme
 from tests.support.tiny_models import LABELS, MAX_LENGTH, TOKENIZER_KINDS, TokenizerKind, make_model, write_manifest
@@ -260,3 +261,25 @@ def test_a_renamed_folder_keeps_its_statistics(tmp_path: Path) -> None:
     one, other = ModelFolder.load(first), ModelFolder.load(second)
     assert one.name != other.name
     assert one.compute_stats_key("mean", LABELS) == other.compute_stats_key("mean", LABELS)
+
+
+def test_external_data_is_found_whatever_the_order_of_its_entry(tmp_path: Path) -> None:
+    """Protobuf allows the value before the key."""
+    (tmp_path / "weights.bin").write_bytes(b"1")
+    (tmp_path / "other.bin").write_bytes(b"2")
+    key_first = b"\n\x08location\x12\x0bweights.bin"
+    value_first = b"\x12\x09other.bin\n\x08location"
+    entries = b"".join(b"\x6a" + bytes([len(entry)]) + entry for entry in (key_first, value_first))
+    graph = tmp_path / "model.onnx"
+    graph.write_bytes(b"\x00" * 8 + entries + b"\n\x08location\n\x01x")  # the last is a name of the graph
+    assert [path.name for path in find_external_data(graph)] == ["other.bin", "weights.bin"]
+    graph.write_bytes(b"\n\x08location\x12\x80\x01" + b"x" * 128)
+    with pytest.raises(ModelError, match="more than 127 bytes"):
+        find_external_data(graph)
+
+
+def test_json_that_is_nested_too_deeply_is_an_ordinary_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text('{"a":' * 200_000)
+    with pytest.raises(ModelError, match="nested too deeply"):
+        read_json_object(path)

@@ -37,6 +37,20 @@ def test_other_decisions_and_claims_are_left_alone() -> None:
     assert len(task_state.list_open_flags(7)) == 1
 
 
+def test_with_an_overlap_only_settled_decisions_count() -> None:
+    task_state = TaskState(3, "trips", {"trips": 2})
+    task_state.apply_assessments(to_records(make_flagged()))
+
+    def decide(*messages: Output) -> list[bool]:
+        task_state.apply_decisions(to_records(*messages))
+        return [flag.confirmed for flag in task_state.list_open_flags(7)]
+
+    assert decide(make_decision("ok")) == [False]  # one of two
+    assert decide(make_decision("error", reviewer="lee")) == [False]  # they differ
+    assert decide(make_decision("error", reviewer="mia", adjudication=True)) == [True]
+    assert decide(make_decision("ok", reviewer="mia", adjudication=True)) == []
+
+
 def test_an_older_revision_that_arrives_late_changes_nothing() -> None:
     task_state = TaskState(3, None)
     older = make_flagged(flags=(), suspects=(), reason="update", revision=0)

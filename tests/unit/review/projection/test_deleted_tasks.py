@@ -56,9 +56,13 @@ def test_a_rebuilt_queue_shows_the_same(harness: QueueHarness, tmp_path: Path) -
 def test_the_deletion_of_a_task_is_no_item(harness: QueueHarness) -> None:
     harness.write(of_task("a", "7"), task_deletion("7"), task_deletion("8"))
     assert (
-        harness.queue.count_items() == harness.queue.build_overview().counts == {"open": 0, "decided": 0, "closed": 1}
+        harness.queue.count_items()
+        == harness.queue.build_overview().counts
+        == {"open": 0, "adjudication": 0, "decided": 0, "closed": 1}
     )
-    assert harness.queue.count_items_by_dataset() == {"default": {"open": 0, "decided": 0, "closed": 1}}
+    assert harness.queue.count_items_by_dataset() == {
+        "default": {"open": 0, "adjudication": 0, "decided": 0, "closed": 1}
+    }
     assert harness.list_ids(state="all") == ["a"]
     assert harness.queue.get_item("default", "label-studio:task:7") is None
     assert harness.queue.find_task_item_ids("default", "label-studio", "8") == []

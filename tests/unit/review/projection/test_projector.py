@@ -21,6 +21,7 @@ from service.review.messages import build_claim_message
 from service.review.projection.control_sample import position_all_controls
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import QueueFilter, ReviewQueue
+from tests.support.api_harness import wait_for
 from tests.support.review_queue import (
     NOW,
     TOPICS,
@@ -52,7 +53,7 @@ def log() -> MemoryLog:
 
 
 @pytest.fixture(scope="module")
-def expected(log: MemoryLog) -> dict[str, object]:
+def expected(log: MemoryLog) -> dict[str, list[str]]:
     return dump_rebuilt_queue(log, TOPICS)
 
 
@@ -387,3 +388,47 @@ def test_it_is_read_while_it_is_written(tmp_path: Path) -> None:
     assert max(item_counts) <= 60
     assert queue.count_items()["open"] > 0
     harness.close()
+
+
+def test_a_full_disk_stops_the_queue_and_not_the_projector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite fails in the middle of a write; when there is space again, the queue is complete."""
+    monkeypatch.setattr("service.review.projection.projector.ERROR_RETRY_INTERVAL_S", 0.01)
+    log = SqliteLog(tmp_path / "log.sqlite", TOPICS)
+    queue = ReviewQueue(tmp_path / "queue.sqlite")
+    projector = ReviewProjector(log, TOPICS, queue.file)
+    projector.step()
+    pages = queue.file._writer.execute("PRAGMA page_count").fetchone()[0]
+    queue.file._writer.execute(f"PRAGMA max_page_count = {pages}")
+    log.append(make_history(sentences=70))
+    stop = threading.Event()
+    thread = threading.Thread(target=projector.run, args=(stop,))
+    thread.start()
+    try:
+        wait_for(lambda: "full" in (projector.error or ""))
+        queue.file._writer.execute("PRAGMA max_page_count = 1000000")
+        wait_for(lambda: projector.error is None and projector.caught_up)
+    finally:
+        stop.set()
+        thread.join()
+    items = dump_queue(queue)["items"]
+    assert isinstance(items, list)
+    assert len(items) == 70
+    queue.close()
+    log.close()
+
+
+def test_below_the_reserve_the_queue_is_not_written_once_it_is_built(tmp_path: Path) -> None:
+    log, reason = SqliteLog(tmp_path / "log.sqlite", TOPICS), [""]
+    log.append(make_history(sentences=10))
+    queue = ReviewQueue(tmp_path / "queue.sqlite")
+    reason[0] = "the disk is full"
+    projector = ReviewProjector(log, TOPICS, queue.file, get_disk_error=lambda: reason[0])
+    while not projector.caught_up:
+        projector.step()  # what is read at the start is no more than there was before
+    with pytest.raises(StreamError, match="the disk is full"):
+        projector.step()
+    reason[0] = ""
+    projector.step()
+    projector.close()
+    queue.close()
+    log.close()

@@ -34,7 +34,7 @@ def test_a_file_of_an_earlier_process_is_replaced(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"not a database")
     queue = ReviewQueue(path)
-    assert queue.count_items() == {"open": 0, "decided": 0, "closed": 0}
+    assert queue.count_items() == {"open": 0, "adjudication": 0, "decided": 0, "closed": 0}
     queue.close()
     queue.close()
     with pytest.raises(StateError, match="closed"):

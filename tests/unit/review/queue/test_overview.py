@@ -100,7 +100,7 @@ def test_the_overview_adds_up(harness: QueueHarness) -> None:
         decide_item(harness.get_item("s2"), "unsure"),
     )
     overview = harness.queue.build_overview("default")
-    assert overview.counts == {"open": 4, "decided": 3, "closed": 0}
+    assert overview.counts == {"open": 4, "adjudication": 0, "decided": 3, "closed": 0}
     assert overview.verdicts == {"error": 1, "ok": 1, "unsure": 1}
     assert overview.precision == 0.5
     (day,) = overview.days
@@ -128,8 +128,8 @@ def test_the_overview_adds_up(harness: QueueHarness) -> None:
     ]
     everything = harness.queue.build_overview()
     assert [day.day for day in everything.days] == ["2024-05-31", "2024-06-01"]
-    assert harness.queue.count_items_by_dataset()["other"] == {"open": 1, "decided": 0, "closed": 0}
-    assert harness.queue.build_overview("nobody").counts == {"open": 0, "decided": 0, "closed": 0}
+    assert harness.queue.count_items_by_dataset()["other"] == {"open": 1, "adjudication": 0, "decided": 0, "closed": 0}
+    assert harness.queue.build_overview("nobody").counts == {"open": 0, "adjudication": 0, "decided": 0, "closed": 0}
 
 
 def test_scores_outside_0_and_1_have_bins_too(harness: QueueHarness) -> None:

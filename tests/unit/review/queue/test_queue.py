@@ -68,7 +68,7 @@ def test_an_update_or_a_deletion_closes(harness: QueueHarness, reason: str) -> N
     assert harness.list_ids() == []
     assert harness.list_ids(state="closed") == ["a"]
     assert (harness.get_item("a").state, harness.get_item("a").closed_by) == ("closed", reason)
-    assert harness.queue.count_items() == {"open": 0, "decided": 0, "closed": 1}
+    assert harness.queue.count_items() == {"open": 0, "adjudication": 0, "decided": 0, "closed": 1}
 
 
 def test_an_older_revision_does_not_open_an_item_that_an_update_closed(harness: QueueHarness) -> None:
@@ -255,7 +255,7 @@ def test_cursors_keep_positions_to_the_bit() -> None:
 
 def test_filters(harness: QueueHarness) -> None:
     harness.write(
-        make_scored_output("a", 0.1, annotator="zoe", suggested="B-ORG"),
+        make_scored_output("a", 0.1, annotator="zoe", suggested="B-ORG", batch="7"),
         make_scored_output("b", 0.2, annotator="max", suggested="O"),
         make_scored_output("c", 0.3, annotator="zoe", labels=("O", "B-LOC", "O"), suggested="I-ORG"),
         make_scored_output("d", 0.4, dataset="other"),
@@ -269,6 +269,8 @@ def test_filters(harness: QueueHarness) -> None:
     assert harness.list_ids(given="LOC", suggested="I-ORG") == ["c"]
     assert harness.list_ids(given="LOC", suggested="PER") == harness.list_ids(given="nothing") == []
     assert harness.list_ids(given="PER", annotator="max") == ["b"]
+    assert harness.list_ids(batch="7") == harness.list_ids(batch="7", annotator="zoe") == ["a"]
+    assert harness.list_ids(batch="8") == []
 
 
 def test_an_unknown_state_is_refused() -> None:

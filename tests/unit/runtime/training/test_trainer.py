@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from service.access.audit_log import read_entries
 from service.contracts import DatasetSettings, ModelComparison, TrainedType, Training
 from service.datasets.changes import merge_settings, write_change
 from service.datasets.training_view import TrainingView
-from service.datasets.trainings import build_training_message
+from service.datasets.trainings import build_training_message, create_request, write_request
 from service.errors import StreamError
 from service.inference.model.registry import ModelRegistry
 from service.log.sqlite.log import SqliteLog
@@ -181,6 +182,23 @@ def test_a_dataset_is_trained_when_enough_has_arrived_and_again_when_it_has_grow
     assert "labelwatch_training_seconds_count 2.0" in exposition
 
 
+def test_a_requested_training_starts_whatever_the_schedule_says_and_only_once(
+    installation: Installation, harness: TrainerHarness
+) -> None:
+    harness.change_settings(**{**MAPPED, "auto_train": False})
+    installation.store(30)
+    harness.judge_sentences(30)
+    trainer = build_trainer_with_outcome(harness, make_trained(is_worse=True))
+    assert trainer.step(NEVER) is None
+    request = create_request("med")
+    write_request(harness.log, TOPICS.models, request, harness.training_view.get_request_state("med"))
+    wait_for(lambda: harness.training_view.find_request("med") == request)
+    training = trainer.step(NEVER)
+    assert training is not None
+    assert (training.request, training.arrived) == (request.id, 30)
+    assert trainer.step(NEVER) is None
+
+
 def test_a_refused_training_is_tried_again_only_after_growth(
     installation: Installation, harness: TrainerHarness
 ) -> None:
@@ -251,6 +269,23 @@ def test_a_failed_training_is_not_repeated_at_once(installation: Installation, h
     assert trainer.step(NEVER) is None
 
 
+def test_a_training_that_takes_too_long_is_ended(
+    installation: Installation, harness: TrainerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.change_settings(**MAPPED)
+    installation.store(150)
+    harness.judge_sentences(150)
+    monkeypatch.setattr("service.runtime.training.process.CHILD_MODULE", "http.server")  # it would run for ever
+    limited = harness.settings.trainer.model_copy(update={"timeout_s": 0.01})
+    monkeypatch.setattr(harness, "settings", harness.settings.model_copy(update={"trainer": limited}))
+    failed = harness.build_trainer().step(NEVER)
+    assert failed is not None
+    assert (failed.result, failed.reason) == (
+        "failed",
+        "it took longer than 0.01 s (the limit is LABELWATCH_TRAINER_TIMEOUT_S)",
+    )
+
+
 def test_an_error_of_the_trainer_itself_fails_the_training_too(
     installation: Installation, harness: TrainerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +325,9 @@ def test_a_log_that_does_not_take_the_progress_does_not_fail_the_training(
     assert ended is not None
     assert (ended.result, ended.reason) == ("used", None)
     assert log.refused
+    (entry,) = read_entries(harness.log.read(TOPICS.audit, 0, 10))
+    assert (entry.record.actor, entry.record.action, entry.record.dataset) == ("trainer", "settings", "med")
+    assert entry.record.details["model"] == "med-v1"
 
 
 def test_a_stopped_service_ends_the_training_and_leaves_nothing(

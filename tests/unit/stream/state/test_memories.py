@@ -14,7 +14,7 @@ from service.errors import NewerStateError, StateError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.log.codec import parse_memory_key, parse_state_key, to_memory_key
-from service.log.protocol import Output, Record, RecordBatch
+from service.log.protocol import Output
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.statistics.memory import memory as memory_module
@@ -27,6 +27,7 @@ from service.stream.worker.loop import Worker
 from tests.support.command_harness import make_sentences
 from tests.support.model_pools import make_pool
 from tests.support.one_pass import OnePass
+from tests.support.partitions import Partitions
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -70,42 +71,6 @@ def run_one_pass(classifier: Classifier, judge: Judge, values: Sequence[bytes]) 
         assert isinstance(words, WordProbs)
         one_pass.add(sentence, words)
     return one_pass
-
-
-class Partitions:
-    """Two partitions that one processor reads, with the state that it has committed."""
-
-    def __init__(self, classifier: Classifier, registry: DatasetRegistry) -> None:
-        self._processor = BatchProcessor(make_pool(classifier), registry, TOPICS)
-        self._offsets = {0: 0, 1: 0}
-        self.snapshot = StateSnapshot()
-        self.committed: dict[bytes, bytes] = {}
-        self.written: list[bytes] = []
-
-    def process(self, batch: dict[int, list[bytes]], *, commit: bool = True) -> None:
-        records: dict[int, list[Record]] = {}
-        for partition, values in batch.items():
-            first = self._offsets[partition]
-            records[partition] = [
-                Record(TOPICS.sentences, partition, first + index, None, value, (), 1_000)
-                for index, value in enumerate(values)
-            ]
-        next_offsets = {partition: self._offsets[partition] + len(values) for partition, values in batch.items()}
-        processed = self._processor.process(RecordBatch(records, next_offsets), self.snapshot)
-        if commit:
-            self.snapshot = processed.snapshot
-            self._offsets |= next_offsets
-            for state in processed.result.state.values():
-                self.committed |= state
-                self.written += state
-
-    def restart(self) -> None:
-        draft = StateSnapshot().start_draft()
-        for key, value in self.committed.items():
-            record = read_state_record(TOPICS.state, key, value)
-            assert record is not None
-            apply_state_record(draft, TOPICS.state, record)
-        self.snapshot = draft.to_snapshot()
 
 
 def test_a_partition_has_the_memory_of_one_pass_however_it_was_batched(classifier: Classifier) -> None:

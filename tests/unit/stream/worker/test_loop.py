@@ -322,9 +322,14 @@ class Troubled(SqliteWorkerSession):
     """Has troubles for some polls, and goes on all the same."""
 
     scripted_warnings: Iterator[tuple[str, ...]]
+    current_warnings: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.current_warnings
 
     def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
-        self.warnings = next(self.scripted_warnings, ())
+        self.current_warnings = next(self.scripted_warnings, ())
         return super().poll(max_records=max_records, timeout=timeout, max_bytes=max_bytes)
 
 

@@ -1,0 +1,1 @@
+"""What labelwatch consists of: bills of materials, licences, and known vulnerabilities of its dependencies."""

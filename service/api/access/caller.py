@@ -1,0 +1,64 @@
+"""Who a request comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from service.api.http.problems import ForbiddenError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from starlette.requests import HTTPConnection
+
+    from service.contracts.roles import Role
+
+CALLER_KEY: Final = "caller"  # in the state of a request
+
+CallerKind = Literal["key", "user", "anybody"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A person or program with a role. `datasets`: the only ones that it may see and change; None: all."""
+
+    name: str
+    role: Role
+    datasets: frozenset[str] | None = None
+    kind: CallerKind = "key"
+
+    def may_use(self, dataset: str) -> bool:
+        return self.datasets is None or dataset in self.datasets
+
+    def check_dataset(self, dataset: str, *, field: str | None = None) -> None:
+        """Raises `ForbiddenError`, which names the dataset, if the caller may not use it."""
+        if not self.may_use(dataset):
+            raise ForbiddenError(
+                f"{self.describe()} is not for dataset {dataset[:64]}: it is for {self.list_datasets()}", field=field
+            )
+
+    def select(self, datasets: Iterable[str]) -> list[str]:
+        """Those that the caller may see, in their order."""
+        return [name for name in datasets if self.may_use(name)]
+
+    @property
+    def listed_datasets(self) -> tuple[str, ...] | None:
+        """The datasets that the caller is limited to, in a fixed order; None: all."""
+        return None if self.datasets is None else tuple(sorted(self.datasets))
+
+    def list_datasets(self) -> str:
+        return "all datasets" if self.listed_datasets is None else ", ".join(self.listed_datasets)
+
+    def describe(self) -> str:
+        """As the subject of a sentence."""
+        return f"the {self.kind} {self.name!r}"
+
+
+# Without keys everybody who reaches the service may do everything.
+ANYBODY: Final = Caller("", "admin", kind="anybody")
+
+
+def get_caller(connection: HTTPConnection) -> Caller:
+    """The caller of a request that is not public. `AccessControl` has identified it."""
+    return cast("Caller", connection.state.caller)

@@ -1,0 +1,1 @@
+"""JSON of requests. Large bodies are bounded before they are parsed, and parsed in parts, so that other threads run in between."""

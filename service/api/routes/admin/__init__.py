@@ -1,0 +1,1 @@
+"""What administrators manage besides keys."""

@@ -1,0 +1,234 @@
+"""Settings of each dataset, what they mean for its sentences, and which of these wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.api.backend import get_backend
+from service.api.dependencies import BackendDep, CallerDep, DatasetPath
+from service.api.http.bodies import read_json_object
+from service.api.settings_writer import write_settings
+from service.contracts import DatasetSettings
+from service.datasets.registry import check_dataset_exists
+from service.errors import MissingModelError
+from service.labels.unknown_labels import build_settings_advice
+from service.stream.state.change_effects import EffectKind
+
+router = APIRouter(tags=["datasets"])
+
+EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
+IfMatchHeader = Annotated[str | None, Header(description="The version to change, as in the `ETag` of GET")]
+DryRunQuery = Annotated[bool, Query(description="Check the change and answer what it means, without writing it")]
+PROBLEM_DESCRIPTION = "Why newer settings are not in force, or why the dataset can't be judged: its model is missing"
+
+
+class SettingsEffect(BaseModel):
+    """What a change means for the dataset."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    kind: EffectKind
+    text: str
+    warning: bool = Field(description="Sentences are not judged, or not as before, because of the change")
+
+
+class ChangedSettings(DatasetSettings):
+    """The settings as they are after the change, and what it means."""
+
+    effects: list[SettingsEffect] = Field(
+        default_factory=list, description="What the change means, as far as the service knows"
+    )
+
+
+CREATED_RESPONSE: dict[int | str, dict[str, Any]] = {
+    201: {"model": ChangedSettings, "description": "The dataset is new: it had neither settings nor sentences"}
+}
+
+
+class Waiting(BaseModel):
+    """Sentences that are stored until the dataset has a model that fits. They are judged then, in their order."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    sentences: int = Field(description="How many are stored. One that is sent again counts again")
+    unknown_labels: dict[str, int] = Field(
+        description="Labels that the model has no class for, with the number of sentences that contain them"
+    )
+    fits: bool = Field(description="Whether the dataset has a model by now: then the stored sentences are being judged")
+    advice: str = Field(description="What to do: train a model, bring one, or map labels; empty if the dataset fits")
+
+
+class DatasetSummary(BaseModel):
+    name: str
+    version: int = Field(description="Version of the settings in force; 0 for the default settings")
+    epoch: int
+    sentences: int = Field(description="Sentences that the statistics contain")
+    state: Literal["judged", "waiting"] = Field(
+        default="judged",
+        description="`waiting`: no model fits the labels, so sentences are stored and not judged",
+    )
+    waiting: Waiting | None = Field(default=None, description="What is stored; null if nothing is")
+    problem: str | None = Field(default=None, description=PROBLEM_DESCRIPTION)
+    misfit: str | None = Field(
+        default=None, description="If the model flags an implausible share of the sentences: that share, and what to do"
+    )
+
+
+class DatasetList(BaseModel):
+    datasets: list[DatasetSummary]
+
+
+@router.get("/v1/datasets", summary="All datasets")
+async def datasets(backend: BackendDep, caller: CallerDep) -> DatasetList:
+    """Datasets that have settings, and datasets that sentences arrived for. A key for some datasets sees only these."""
+    view = backend.state_view
+    problems, misfits = view.refused_settings, view.list_misfits()
+    summaries = []
+    for name in caller.select(view.list_names()):
+        settings, problem = view.get_settings(name), problems.get(name)
+        waiting = view.find_waiting(name)
+        try:
+            sentences = view.get_stats(name).histogram.total
+        except MissingModelError as error:  # which statistics are the dataset's depends on the model
+            sentences, problem = 0, problem or str(error)
+        summaries.append(
+            DatasetSummary(
+                name=name,
+                version=settings.version,
+                epoch=settings.epoch,
+                sentences=sentences,
+                state="judged" if waiting is None or waiting.fits else "waiting",
+                waiting=None if waiting is None else Waiting.model_validate(waiting),
+                problem=problem,
+                misfit=misfits[name].explain(build_settings_advice(name)) if name in misfits else None,
+            )
+        )
+    return DatasetList(datasets=summaries)
+
+
+@router.get("/v1/datasets/{name}", summary="Settings of a dataset")
+async def dataset(name: DatasetPath, backend: BackendDep, response: Response) -> DatasetSettings:
+    """The settings in force. `ETag` is their version."""
+    check_dataset_exists(name, backend.state_view.list_names())
+    settings = backend.state_view.get_settings(name)
+    response.headers["ETag"] = f'"{settings.version}"'
+    return settings
+
+
+@router.put(
+    "/v1/datasets/{name}",
+    summary="Replace all settings of a dataset",
+    responses=CREATED_RESPONSE,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/DatasetSettings"},
+                    "examples": {"some": {"summary": "A label map and a control sample", "value": EXAMPLE}},
+                }
+            },
+        }
+    },
+)
+async def put_dataset(
+    name: DatasetPath,
+    request: Request,
+    response: Response,
+    *,
+    if_match: IfMatchHeader = None,
+    dry_run: DryRunQuery = False,
+) -> ChangedSettings:
+    """Replaces ALL settings: a setting that the body leaves out gets its default, `label_map` too. To change some, use PATCH.
+
+    Only `epoch` and `ranker_epoch` keep their value when left out.
+
+    The service tries the settings with the model before it writes them. A `version` in the body must be the one in
+    force, as with `If-Match`. A dataset that is not known yet is created and answered 201: check its name. Of several changes at the same moment one succeeds; the others are answered 409, or 412
+    if they name a version. Every process follows within seconds; each assessment names the version it was made with.
+    """
+    fields = await read_json_object(request)
+    return await change_settings(request, response, name, fields, if_match=if_match, partial=False, dry_run=dry_run)
+
+
+@router.patch(
+    "/v1/datasets/{name}",
+    summary="Change some settings",
+    responses=CREATED_RESPONSE,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"type": "object", "description": "Some of the fields of DatasetSettings"},
+                    "examples": {"one": {"summary": "The control sample alone", "value": {"control_share": 0.01}}},
+                }
+            },
+        }
+    },
+)
+async def patch_dataset(
+    name: DatasetPath,
+    request: Request,
+    response: Response,
+    *,
+    if_match: IfMatchHeader = None,
+    dry_run: DryRunQuery = False,
+) -> ChangedSettings:
+    """Changes the settings that the body names, as `labelwatch datasets set` does; the others stay as they are.
+
+    The rule is that of JSON Merge Patch: `label_map` and `flag_policy` are merged by their own fields, and null takes a
+    setting, or an entry of `label_map`, back to its default. A `flag_policy` of another `kind` replaces the one before.
+    Checks, versions and `If-Match` work as with PUT. If the newest settings are not in force, the answer is 409:
+    replace them by PUT. `effects` of the answer say what the change means: sentences that wait, statistics that start
+    anew. `dry_run` answers the same without writing.
+    """
+    fields = await read_json_object(request)
+    return await change_settings(request, response, name, fields, if_match=if_match, partial=True, dry_run=dry_run)
+
+
+@router.get("/v1/datasets/{name}/waiting", summary="Stored sentences of a dataset")
+async def waiting(name: DatasetPath, backend: BackendDep) -> Waiting:
+    """How many sentences wait for a model, why, and what to do. The number is 0 if the dataset does not wait."""
+    check_dataset_exists(name, backend.state_view.list_names())
+    found = backend.state_view.find_waiting(name)
+    if found is None:
+        return Waiting(sentences=0, unknown_labels={}, fits=True, advice="")
+    return Waiting.model_validate(found)
+
+
+async def change_settings(
+    request: Request,
+    response: Response,
+    name: str,
+    fields: Mapping[str, Any],
+    *,
+    if_match: str | None,
+    partial: bool,
+    dry_run: bool,
+) -> ChangedSettings:
+    """Writes a change, unless it is a `dry_run`, and answers the settings after it with what they mean."""
+    is_new = name not in get_backend(request).state_view.list_names()
+    written = await write_settings(
+        request,
+        name,
+        {field: value for field, value in fields.items() if field != "effects"},  # an answer may be sent back
+        if_match=_parse_entity_tags(if_match) if if_match else None,
+        partial=partial,
+        dry_run=dry_run,
+    )
+    if not dry_run:
+        response.headers["ETag"] = f'"{written.settings.version}"'
+        if is_new:
+            response.status_code = HTTPStatus.CREATED
+    effects = [SettingsEffect.model_validate(effect) for effect in written.effects]
+    return ChangedSettings.model_validate({**written.settings.model_dump(), "effects": effects})
+
+
+def _parse_entity_tags(header: str) -> list[str]:
+    return [tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")]

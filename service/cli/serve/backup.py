@@ -1,0 +1,83 @@
+"""`labelwatch backup` and `labelwatch restore`: copies of the embedded log."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.shared.terminal import print_stderr
+from service.errors import SettingsError
+from service.log.sqlite.admin import describe_log_file
+from service.log.sqlite.backup import back_up_log, restore_log
+from service.runtime.open_log import build_topics
+from service.settings import read_settings
+from service.text import pluralize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.settings import Settings
+
+BackupArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
+ReplaceOption = Annotated[
+    bool, typer.Option("--replace", help="Replace an existing log. It stays beside the new one, under another name.")
+]
+
+
+def backup(file: BackupArgument) -> None:
+    """Copy the embedded log to a file, while the service runs. The copy is of one moment, and checked.
+
+    It holds all topics: sentences, assessments, decisions, settings and thresholds. Models are in their own folder.
+    """
+    settings = _read_embedded_settings()
+    path = settings.log.path
+    if not path.exists():
+        raise SettingsError(f"there is no log at {path}: set LABELWATCH_LOG_PATH")
+    if file.exists():
+        raise SettingsError(f"{file} exists: choose another name, or remove it")
+    with _name_file_errors(file):
+        size = back_up_log(path, file)
+    print_stderr(f"{file}: {_count_records(settings, file)}, {size / 1e6:,.1f} MB")
+
+
+def restore(file: BackupArgument, *, replace: ReplaceOption = False) -> None:
+    """Put a backup in the place of the embedded log. Stop the service first."""
+    settings = _read_embedded_settings()
+    path = settings.log.path
+    if not file.is_file():
+        raise SettingsError(f"there is no backup {file}")
+    if path.exists() and file.samefile(path):
+        raise SettingsError(f"{file} is the log itself")
+    if path.exists() and not replace:
+        raise SettingsError(f"{path} exists: use --replace, which moves it aside")
+    replaced = path.with_name(f"{path.name}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S}") if path.exists() else None
+    with _name_file_errors(path):
+        restore_log(file, path, replaced=replaced)
+    aside = f"; the log that was there is {replaced}" if replaced else ""
+    print_stderr(f"{path}: {_count_records(settings, path)}{aside}")
+
+
+def _read_embedded_settings() -> Settings:
+    settings = read_settings()
+    if settings.kafka is not None:
+        raise SettingsError(
+            "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: the log is on Kafka, and this command copies embedded logs: see "
+            "Backup in docs/operations.md"
+        )
+    return settings
+
+
+def _count_records(settings: Settings, path: Path) -> str:
+    return pluralize(sum(topic.records for topic in describe_log_file(path, build_topics(settings))), "record")
+
+
+@contextmanager
+def _name_file_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(f"can't write {error.filename or path}: {error.strerror or error}") from error

@@ -1,0 +1,1 @@
+"""Outgoing webhooks: notifications from the topics, signed as Standard Webhooks and delivered at least once."""

@@ -1,0 +1,339 @@
+"""Turns events into notifications and delivers them, at least once. One process of an installation does, by a lease.
+
+A notification is first written to the webhooks topic, together with the positions that were read, then it is sent. It is
+deleted from the topic when it is delivered. So a crash loses nothing, and a notification that is sent again has the same id.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Protocol
+
+from service.errors import StreamError
+from service.notifications.client import GONE
+from service.notifications.events import build_digest, count_new_items, find_decision_event, list_conditions
+from service.notifications.messages import build_body, build_headers, derive_secret
+from service.notifications.state import (
+    NO_STATUS,
+    NotificationState,
+    build_condition_record,
+    build_message_record,
+    build_positions_record,
+    build_status_record,
+)
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Sequence
+
+    from service.contracts.notification import Notification, WebhookEndpoint
+    from service.log.protocol import Follower, Log, Output, Record
+    from service.log.topics import Topics
+    from service.notifications.client import DeliveryResult, WebhookClient
+    from service.notifications.events import BatchReader, DatasetView, Event
+
+logger = logging.getLogger(__name__)
+
+POLL_INTERVAL_S: Final = 1.0
+RETRY_INTERVAL_S: Final = 5.0
+MAX_PENDING: Final = 1_000  # of an endpoint; the oldest fail to make room
+MAX_FAILED: Final = 1_000  # of an endpoint; the oldest are dropped
+MAX_SENT_AT_ONCE: Final = 100
+THREADS: Final = 4
+BACKOFF_S: Final = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200)  # about 28 hours in all
+JITTER: Final = 0.2
+DISABLE_AFTER: Final = timedelta(days=3)
+QUEUE_FULL: Final = f"{MAX_PENDING} later notifications wait for this endpoint"
+
+
+class Lease(Protocol):
+    """Which process delivers."""
+
+    @property
+    def is_held(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    notification: Notification
+    result: DeliveryResult
+
+
+class Deliverer:
+    """One thread runs it."""
+
+    def __init__(
+        self,
+        log: Log,
+        topics: Topics,
+        client: WebhookClient,
+        *,
+        master_key: str,
+        view: DatasetView,
+        queue: BatchReader,
+        is_queue_complete: Callable[[], bool] = lambda: True,
+        digest_s: float = 300.0,
+        backoff_s: Sequence[float] = BACKOFF_S,
+        on_outcome: Callable[[str], None] = lambda _: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._log = log
+        self._topics = topics
+        self._client = client
+        self._master_key = master_key
+        self._view = view
+        self._queue = queue
+        self._is_queue_complete = is_queue_complete
+        self._digest_interval = timedelta(seconds=digest_s)
+        self._backoff_s = backoff_s
+        self._on_outcome = on_outcome
+        self._now = now
+        self._state = NotificationState()
+        self._follower: Follower | None = None
+        self._sources: dict[str, Follower] = {}
+        self._last_digest_at: datetime | None = None
+        self._running: dict[str, Future[list[Attempt]]] = {}
+        self._not_before: dict[str, datetime] = {}  # endpoints that did not answer
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
+        self.error: str | None = None
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event, lease: Lease) -> None:
+        try:
+            while not stop.is_set():
+                try:
+                    if lease.is_held:
+                        self.step()
+                    else:
+                        self.release()
+                    self.error = None
+                except StreamError as error:
+                    if self.error is None:
+                        logger.warning("notifications wait for the log: %s", error)
+                    self.error = str(error)
+                    self.release()
+                    stop.wait(RETRY_INTERVAL_S)
+                    continue
+                stop.wait(POLL_INTERVAL_S)
+        finally:
+            lease.close()
+            self.release()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def release(self) -> None:
+        """Forgets everything: another process may have gone on in the meantime."""
+        followers = [*self._sources.values(), *([self._follower] if self._follower else [])]
+        self._sources, self._follower, self._state = {}, None, NotificationState()
+        for follower in followers:
+            with suppress(StreamError):
+                follower.close()
+
+    def step(self) -> None:
+        """Reads what is new, writes notifications for it, and starts deliveries that are due."""
+        self._read_state()
+        self._collect_attempts()
+        active = self._state.list_active()
+        if not active:
+            self._forget_positions()
+            return
+        self._read_decisions()
+        now = self._now()
+        if self._last_digest_at is None or now - self._last_digest_at >= self._digest_interval:
+            self._last_digest_at = now
+            self._read_new_items()
+            self._check_conditions()
+        for endpoint in active:
+            self._start_delivery(endpoint)
+
+    def _read_state(self) -> None:
+        if self._follower is None:
+            self._follower = self._log.follow(self._topics.webhooks)
+        while True:
+            records = self._follower.poll()
+            for record in records:
+                self._state.apply(record)
+            if not records and self._follower.caught_up:
+                return
+
+    def _write(self, outputs: Iterable[Output]) -> None:
+        written = list(outputs)
+        if written:
+            self._log.append(written)
+            for output in written:
+                self._state.apply(output)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def _forget_positions(self) -> None:
+        """Without an endpoint nothing is notified later: the next one starts with what comes after it."""
+        self._write(build_positions_record(self._topics.webhooks, name, None) for name in list(self._state.positions))
+        for follower in self._sources.values():
+            follower.close()
+        self._sources = {}
+
+    def _poll_source(self, topic: str) -> tuple[list[Record], dict[int, int]]:
+        """The records after the stored positions, and the positions after them. Without positions, nothing is new."""
+        follower = self._sources.get(topic)
+        if follower is None:
+            follower = self._sources[topic] = self._log.follow(topic)
+        stored = self._state.positions.get(topic)
+        positions, new = dict(stored or {}), []
+        while True:
+            records = follower.poll()
+            for record in records:
+                if record.offset >= positions.get(record.partition, 0):
+                    positions[record.partition] = record.offset + 1
+                    if stored is not None:
+                        new.append(record)
+            if not records and follower.caught_up:
+                return new, positions
+
+    def _read_decisions(self) -> None:
+        records, positions = self._poll_source(self._topics.decisions)
+        events = [event for record in records if (event := find_decision_event(record)) is not None]
+        self._store(events, self._topics.decisions, positions)
+
+    def _read_new_items(self) -> None:
+        records, positions = self._poll_source(self._topics.review)
+        self._store(build_digest(count_new_items(records), positions), self._topics.review, positions)
+
+    def _store(self, events: Sequence[Event], topic: str, positions: dict[int, int]) -> None:
+        """Notifications first, then the positions: after a crash between them the same notifications are written again."""
+        if positions != self._state.positions.get(topic):
+            outputs = [*self._notify(events), build_positions_record(self._topics.webhooks, topic, positions)]
+            self._write(outputs)
+
+    def _check_conditions(self) -> None:
+        if not self._view.caught_up:
+            return
+        for condition in list_conditions(
+            self._view, self._queue, self._state.conditions, with_batches=self._is_queue_complete()
+        ):
+            outputs = self._notify([condition.event] if condition.event is not None else [])
+            self._write([*outputs, build_condition_record(self._topics.webhooks, condition.name, condition.value)])
+
+    def _notify(self, events: Iterable[Event]) -> list[Output]:
+        now = self._now()
+        return [
+            build_message_record(self._topics.webhooks, event.to_notification(endpoint, now))
+            for event in events
+            for endpoint in self._state.list_active()
+            if endpoint.wants(event.type, event.dataset)
+        ]
+
+    # -- deliveries ------------------------------------------------------------------------------------------------
+
+    def _start_delivery(self, endpoint: WebhookEndpoint) -> None:
+        now = self._now()
+        if endpoint.id in self._running or now < self._not_before.get(endpoint.id, now):
+            return
+        pending = self._limit_pending(endpoint.id)
+        due = [each for each in pending if each.next_attempt_at is None or each.next_attempt_at <= now]
+        if due:
+            self._running[endpoint.id] = self._pool.submit(self._send_all, endpoint, due[:MAX_SENT_AT_ONCE])
+
+    def _limit_pending(self, endpoint_id: str) -> list[Notification]:
+        pending = self._state.list_messages(endpoint_id, failed=False)
+        for notification in pending[: max(0, len(pending) - MAX_PENDING)]:
+            self._fail(notification, QUEUE_FULL)
+        return pending[-MAX_PENDING:]
+
+    def _send_all(self, endpoint: WebhookEndpoint, due: Sequence[Notification]) -> list[Attempt]:
+        """In a thread of the pool. Without an answer the rest would wait for nothing too: it is tried later."""
+        attempts = []
+        for notification in due:
+            attempts.append(Attempt(notification, self.send(endpoint, notification)))
+            if attempts[-1].result.status is None:
+                break
+        return attempts
+
+    def send(self, endpoint: WebhookEndpoint, notification: Notification) -> DeliveryResult:
+        body = build_body(endpoint, notification)
+        secret = derive_secret(self._master_key, endpoint.id)
+        headers = build_headers(secret, notification.id, body, now=self._now())
+        return self._client.send(endpoint.url, headers, body)
+
+    def _collect_attempts(self) -> None:
+        for endpoint_id, future in list(self._running.items()):
+            if future.done():
+                del self._running[endpoint_id]
+                self._record(endpoint_id, future.result())
+
+    def _record(self, endpoint_id: str, attempts: Sequence[Attempt]) -> None:
+        if endpoint_id not in self._state.endpoints:
+            return  # removed in the meantime
+        for attempt in attempts:
+            if attempt.result.is_delivered:
+                self._on_outcome("delivered")
+                self._write([build_message_record(self._topics.webhooks, attempt.notification, delivered=True)])
+            else:
+                self._postpone(attempt)
+        self._update_status(endpoint_id, attempts)
+
+    def _postpone(self, attempt: Attempt) -> None:
+        notification, problem = attempt.notification, str(attempt.result.problem)
+        tried = notification.attempts + 1
+        if tried > len(self._backoff_s):
+            self._fail(notification.model_copy(update={"attempts": tried}), problem)
+            return
+        self._on_outcome("retried")
+        wait = self._backoff_s[tried - 1] * random.uniform(1 - JITTER, 1 + JITTER)
+        next_attempt_at = self._now() + timedelta(seconds=wait)
+        if attempt.result.status is None:
+            self._not_before[notification.endpoint] = next_attempt_at
+        update = {"attempts": tried, "last_error": problem, "next_attempt_at": next_attempt_at}
+        self._write([build_message_record(self._topics.webhooks, notification.model_copy(update=update))])
+
+    def _fail(self, notification: Notification, problem: str) -> None:
+        """Moves a notification to the failed ones, of which the oldest are dropped."""
+        self._on_outcome("failed")
+        failed = self._state.list_messages(notification.endpoint, failed=True)
+        dropped = failed[: max(0, len(failed) + 1 - MAX_FAILED)]
+        update = {"failed_at": self._now(), "last_error": problem, "next_attempt_at": None}
+        self._write(
+            [
+                *(build_message_record(self._topics.webhooks, each, delivered=True) for each in dropped),
+                build_message_record(self._topics.webhooks, notification.model_copy(update=update)),
+            ]
+        )
+
+    def _update_status(self, endpoint_id: str, attempts: Sequence[Attempt]) -> None:
+        before, now = self._state.get_status(endpoint_id), self._now()
+        status = NO_STATUS
+        problems = [attempt.result.problem for attempt in attempts if not attempt.result.is_delivered]
+        if problems and len(problems) == len(attempts):
+            since = before.failing_since or now
+            is_gone = any(attempt.result.status == GONE for attempt in attempts)
+            disabled = now if is_gone or now - since >= DISABLE_AFTER else None
+            update = {"failing_since": since, "last_error": problems[-1], "disabled_at": disabled}
+            status = NO_STATUS.model_copy(update=update)
+        if status.disabled_at is not None:
+            waiting = self._state.list_messages(endpoint_id, failed=False)
+            logger.error(
+                "the webhook %s is disabled: %s. %d notifications failed; `labelwatch webhooks retry %s` enables it again",
+                endpoint_id,
+                status.last_error,
+                len(waiting),
+                endpoint_id,
+            )
+            for notification in waiting:
+                self._fail(notification, f"the endpoint is disabled: {status.last_error}")
+        if status != before:
+            self._write([build_status_record(self._topics.webhooks, endpoint_id, status)])
+
+
+def count_messages(state: NotificationState) -> Counter[str]:
+    """Notifications that wait and that failed, over all endpoints."""
+    return Counter(
+        "pending" if each.failed_at is None else "failed"
+        for messages in state.messages.values()
+        for each in messages.values()
+    )

@@ -1,0 +1,119 @@
+"""Decisions and claims in the tables of the review queue.
+
+Anyone may write to the decisions topic, so an item may have any number of decisions. All of them are stored, because a
+withdrawn one makes room for another. What is read of them is bounded, and found by an index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from service.contracts import Decision
+from service.review.projection.tables import to_timestamp
+from service.review.settlement import MAX_REVIEWERS_PER_ITEM
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from service.contracts import Claim
+    from service.log.protocol import Record
+    from service.review.messages import ErasedDecision
+    from service.review.review_state import SentenceKey
+
+MAX_DECIDED_REVISIONS: Final = 20
+MAX_COUNTED_REVIEWERS: Final = 1_000
+
+
+def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            decision.dataset,
+            decision.id,
+            decision.reviewer,
+            decision.adjudication,
+            decision.revision,
+            "withdrawn" if decision.withdrawn else decision.verdict,
+            to_timestamp(decision.decided_at),
+            value,
+        ),
+    )
+
+
+def drop_decision(db: sqlite3.Connection, erased: ErasedDecision) -> None:
+    query = "DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ? AND adjudication = ?"
+    db.execute(query, tuple(erased))
+
+
+def read_decisions_in_force(db: sqlite3.Connection, key: SentenceKey, revision: int) -> list[Decision]:
+    """The decisions about a revision that are not withdrawn, by reviewer: as many as `settle` counts at most."""
+    query = (
+        "SELECT reviewer, adjudication, value FROM decisions WHERE dataset = ? AND id = ? AND revision = ?"
+        " AND adjudication = ? AND verdict <> 'withdrawn' ORDER BY reviewer LIMIT ?"
+    )
+    rows = [
+        row
+        for adjudication in (False, True)
+        for row in db.execute(query, (*key, revision, adjudication, MAX_REVIEWERS_PER_ITEM))
+    ]
+    return [Decision.model_validate_json(value) for *_, value in sorted(rows, key=lambda row: row[:2])]
+
+
+def read_decision_in_force(db: sqlite3.Connection, key: SentenceKey, revision: int, reviewer: str) -> Decision | None:
+    """The reviewer's own decision about a revision, without an adjudication."""
+    row = db.execute(
+        "SELECT value FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ? AND adjudication = 0 AND revision = ?"
+        " AND verdict <> 'withdrawn'",
+        (*key, reviewer, revision),
+    ).fetchone()
+    return None if row is None else Decision.model_validate_json(row[0])
+
+
+def count_reviewers(db: sqlite3.Connection, key: SentenceKey, revision: int) -> int:
+    """How many reviewers have a decision about a revision in force, at most MAX_COUNTED_REVIEWERS."""
+    query = (
+        "SELECT count(*) FROM (SELECT 1 FROM decisions WHERE dataset = ? AND id = ? AND revision = ? AND adjudication = 0"
+        " AND verdict <> 'withdrawn' LIMIT ?)"
+    )
+    return int(db.execute(query, (*key, revision, MAX_COUNTED_REVIEWERS)).fetchone()[0])
+
+
+def list_decided_revisions(db: sqlite3.Connection, key: SentenceKey) -> list[int]:
+    """The revisions with a decision that is not withdrawn: the newest, if there are many."""
+    revisions: list[int] = []
+    query = "SELECT max(revision) FROM decisions WHERE dataset = ? AND id = ? AND verdict <> 'withdrawn'"
+    below: int | None = None
+    while len(revisions) < MAX_DECIDED_REVISIONS:
+        (newest,) = (
+            db.execute(query, key) if below is None else db.execute(f"{query} AND revision < ?", (*key, below))
+        ).fetchone()
+        if newest is None:
+            break
+        revisions.append(newest)
+        below = newest
+    return revisions
+
+
+def list_decided_keys(db: sqlite3.Connection, dataset: str) -> list[SentenceKey]:
+    """The sentences of a dataset with a decision."""
+    return [
+        (dataset, sentence_id)
+        for (sentence_id,) in db.execute("SELECT DISTINCT id FROM decisions WHERE dataset = ?", (dataset,))
+    ]
+
+
+def put_claim(db: sqlite3.Connection, claim: Claim, record: Record) -> None:
+    """A claim that is prolonged before it ends keeps its position ahead of the claims that came in between."""
+    key = (claim.dataset, claim.id, claim.reviewer)
+    query = "SELECT partition, offset FROM claims WHERE dataset = ? AND id = ? AND reviewer = ? AND until > ?"
+    position = db.execute(query, (*key, record.timestamp_ms / 1000)).fetchone() or record.position
+    db.execute("DELETE FROM claims WHERE dataset = ? AND id = ? AND reviewer = ?", key)
+    if claim.until is not None:
+        db.execute("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", (*key, to_timestamp(claim.until), *position))
+
+
+def read_claim_end(db: sqlite3.Connection, key: SentenceKey, reviewer: str) -> float | None:
+    """When the reviewer's last claim on the item ends or has ended; None without one, and after a release."""
+    query = "SELECT until FROM claims WHERE dataset = ? AND id = ? AND reviewer = ?"
+    row = db.execute(query, (*key, reviewer)).fetchone()
+    return None if row is None else float(row[0])
