@@ -26,7 +26,6 @@ from service.api.http.ndjson.limiter import StreamLimiter
 from service.api.http.problems import respond_to_error
 from service.api.ingest.platform_settings import list_signed_paths
 from service.api.routes import (
-    audit,
     claims,
     console,
     dead_letters,
@@ -34,7 +33,6 @@ from service.api.routes import (
     events,
     export,
     health,
-    keys,
     label_studio,
     me,
     model,
@@ -44,7 +42,7 @@ from service.api.routes import (
     sentences,
     webhooks,
 )
-from service.api.routes.admin import webhook_endpoints
+from service.api.routes.admin import audit, keys, webhook_endpoints
 from service.api.routes.datasets import agreement, annotators, batches, label_set, models, settings, thresholds
 from service.api.scoring.scorer import Scorer
 from service.errors import LabelwatchError

@@ -2,7 +2,7 @@
 
 import { h, renderInlineCode } from "../dom.js";
 import { formatFullTime, pluralize, truncate } from "../text.js";
-import { fetchDatasetNames, renderButton, renderField, renderPage, renderSelect } from "./page.js";
+import { AdminPage, fetchDatasetNames, listOptions, renderButton } from "./page.js";
 
 /** @import { Api } from "../api.js" */
 /** @import { Child } from "../dom.js" */
@@ -33,65 +33,37 @@ const ACTIONS = [
 ];
 const MAX_SUBJECT = 80;
 
-export class AuditView {
+export class AuditView extends AdminPage {
   /** @param {Api} api @param {PageContext} context */
   constructor(api, context) {
-    this.api = api;
-    this.context = context;
-    this.query = new URLSearchParams();
-    this.tools = h("div", { class: "row wrap" });
-    this.body = h("div", {});
-    this.element = renderPage(
-      "Audit trail",
-      "Who changed what: decisions, settings, trainings, replays, webhooks and keys. Records hold no text of sentences.",
-      [this.tools],
-      this.body,
-    );
-    this.isShown = false;
+    super(api, context, {
+      name: "audit",
+      title: "Audit trail",
+      note: "Who changed what: decisions, settings, trainings, replays, webhooks and keys. Records hold no text of sentences.",
+    });
   }
 
-  hide() {
-    this.isShown = false;
-  }
-
-  /** @param {URLSearchParams} query */
-  async show(query) {
-    this.isShown = true;
-    this.query = query;
+  /** @override @param {URLSearchParams} query */
+  async load(query) {
     const filter = { dataset: query.get("dataset") ?? "", action: query.get("action") ?? "" };
-    try {
-      const [names, page, { keys }] = await Promise.all([
-        fetchDatasetNames(this.api),
-        /** @type {Promise<AuditPage>} */ (this.api.get("v1/audit", filter)),
-        /** @type {Promise<{ keys: KeyInfo[] }>} */ (this.api.get("v1/keys")),
-      ]);
-      if (!this.isShown || this.query !== query) return;
-      this.tools.replaceChildren(
-        this.renderFilter("dataset", "Dataset", names, filter.dataset),
-        this.renderFilter("action", "Action", ACTIONS, filter.action),
-      );
-      this.body.replaceChildren(this.renderChanges(page, filter), renderKeys(keys));
-    } catch (error) {
-      this.context.showError(error);
-    }
+    const [names, page, { keys }] = await Promise.all([
+      fetchDatasetNames(this.api),
+      /** @type {Promise<AuditPage>} */ (this.api.get("v1/audit", filter)),
+      /** @type {Promise<{ keys: KeyInfo[] }>} */ (this.api.get("v1/keys")),
+    ]);
+    if (!this.isCurrent(query)) return;
+    this.tools.replaceChildren(
+      this.renderFilter("dataset", "Dataset", names, filter.dataset),
+      this.renderFilter("action", "Action", ACTIONS, filter.action),
+    );
+    this.body.replaceChildren(this.renderChanges(page, filter), renderKeys(keys));
   }
 
   /** @param {string} parameter @param {string} label @param {string[]} values @param {string} value */
   renderFilter(parameter, label, values, value) {
     // The trail also names datasets that are gone.
-    const options = [...new Set(value ? [...values, value] : values)];
-    const select = renderSelect(
-      `audit-${parameter}`,
-      [["", "All"], ...options.map((each) => /** @type {const} */ ([each, each]))],
-      value,
-    );
-    select.addEventListener("change", () => {
-      const query = new URLSearchParams(this.query);
-      if (select.value) query.set(parameter, select.value);
-      else query.delete(parameter);
-      location.hash = `#/audit${query.size ? `?${query}` : ""}`;
-    });
-    return renderField(select.id, label, select);
+    const options = listOptions([...new Set(value ? [...values, value] : values)]);
+    return this.renderChoice(parameter, label, [["", "All"], ...options], value);
   }
 
   /** @param {AuditPage} page @param {{ dataset: string, action: string }} filter */

@@ -3,7 +3,7 @@
 import { ApiError } from "../api.js";
 import { clearToasts, h, renderInlineCode, showToast } from "../dom.js";
 import { formatCount, formatDateTime, pluralize, truncate } from "../text.js";
-import { fetchDatasetNames, renderButton, renderField, renderPage, renderSelect } from "./page.js";
+import { AdminPage, fetchDatasetNames, listOptions, renderButton } from "./page.js";
 
 /** @import { Api } from "../api.js" */
 /** @import { PageContext } from "./page.js" */
@@ -21,82 +21,42 @@ import { fetchDatasetNames, renderButton, renderField, renderPage, renderSelect 
 
 const STAGES = ["decode", "validate", "labels", "too_long", "inference"];
 const MAX_REASON = 300;
+/** @type {readonly (readonly [string, string])[]} */
+const REPLAYED_OPTIONS = [
+  ["", "Not sent again"],
+  ["yes", "Sent again"],
+  ["all", "All"],
+];
 
-export class DeadLettersView {
+export class DeadLettersView extends AdminPage {
   /** @param {Api} api @param {PageContext} context */
   constructor(api, context) {
-    this.api = api;
-    this.context = context;
-    this.query = new URLSearchParams();
-    this.tools = h("div", { class: "row wrap" });
-    this.body = h("div", {});
-    this.element = renderPage(
-      "Dead letters",
-      "Messages that could not be assessed, with the reason. Nothing is lost: correct them, or change the settings of the dataset, and send them again.",
-      [this.tools],
-      this.body,
-    );
-    this.isShown = false;
+    super(api, context, {
+      name: "letters",
+      title: "Dead letters",
+      note: "Messages that could not be assessed, with the reason. Nothing is lost: correct them, or change the settings of the dataset, and send them again.",
+    });
   }
 
-  hide() {
-    this.isShown = false;
-  }
-
-  /** @param {URLSearchParams} query */
-  async show(query) {
-    this.isShown = true;
-    this.query = query;
-    try {
-      const id = query.get("id");
-      if (id) await this.showLetter(id);
-      else await this.showList();
-    } catch (error) {
-      this.context.showError(error);
-    }
-  }
-
-  /** @param {Record<string, string>} changes */
-  go(changes) {
-    const query = new URLSearchParams(this.query);
-    query.delete("id");
-    for (const [name, value] of Object.entries(changes)) {
-      if (value) query.set(name, value);
-      else query.delete(name);
-    }
-    location.hash = `#/letters${query.size ? `?${query}` : ""}`;
+  /** @override @param {URLSearchParams} query */
+  async load(query) {
+    const id = query.get("id");
+    if (id) await this.showLetter(id);
+    else await this.showList();
   }
 
   async showList() {
-    const [dataset, stage, replayed] = ["dataset", "stage", "replayed"].map((name) => this.query.get(name) ?? "");
+    const { query } = this;
+    const [dataset, stage, replayed] = ["dataset", "stage", "replayed"].map((name) => query.get(name) ?? "");
     const [names, page] = await Promise.all([
       fetchDatasetNames(this.api),
       /** @type {Promise<Page>} */ (this.api.get("v1/dead-letters", { dataset, stage, replayed })),
     ]);
-    if (!this.isShown) return;
-    const selects = [
-      renderSelect(
-        "letters-dataset",
-        [["", "All"], ...names.map((name) => /** @type {const} */ ([name, name]))],
-        dataset,
-      ),
-      renderSelect("letters-stage", [["", "All"], ...STAGES.map((name) => /** @type {const} */ ([name, name]))], stage),
-      renderSelect(
-        "letters-replayed",
-        [
-          ["", "Not sent again"],
-          ["yes", "Sent again"],
-          ["all", "All"],
-        ],
-        replayed,
-      ),
-    ];
-    const parameters = ["dataset", "stage", "replayed"];
-    selects.forEach((select, index) =>
-      select.addEventListener("change", () => this.go({ [parameters[index]]: select.value })),
-    );
+    if (!this.isCurrent(query)) return;
     this.tools.replaceChildren(
-      ...["Dataset", "Stage", "Show"].map((label, index) => renderField(selects[index].id, label, selects[index])),
+      this.renderChoice("dataset", "Dataset", [["", "All"], ...listOptions(names)], dataset),
+      this.renderChoice("stage", "Stage", [["", "All"], ...listOptions(STAGES)], stage),
+      this.renderChoice("replayed", "Show", REPLAYED_OPTIONS, replayed),
     );
     const list = h("ol", { class: "letters" }, page.items.map(renderLetterLink));
     this.body.replaceChildren(
@@ -211,10 +171,11 @@ export class DeadLettersView {
 
   /** @param {string} id */
   async showLetter(id) {
+    const { query } = this;
     const letter = /** @type {LetterDetails} */ (await this.api.get(`v1/dead-letters/${encodeURIComponent(id)}`));
-    if (!this.isShown) return;
+    if (!this.isCurrent(query)) return;
     clearToasts();
-    this.tools.replaceChildren(renderButton("Back to the list", () => this.go({})));
+    this.tools.replaceChildren(renderButton("Back to the list", () => this.go({ id: "" })));
     const title = h("h2", { id: "letter-title", tabindex: -1 }, `Dead letter ${letter.id}`);
     const facts = /** @type {[string, string | null][]} */ ([
       ["Reason", letter.reason],

@@ -2,7 +2,7 @@
 
 import { ApiError } from "../api.js";
 import { h, renderCommand, showToast } from "../dom.js";
-import { fetchDatasetNames, renderField, renderPage, renderSelect } from "./page.js";
+import { AdminPage, fetchDatasetNames, listOptions, renderField, renderNoDataset, renderSelect } from "./page.js";
 
 /** @import { Api } from "../api.js" */
 /** @import { PageContext } from "./page.js" */
@@ -14,58 +14,36 @@ const CHOICES = [
   ["given", "All sentences as they were given", {}],
 ];
 
-export class ExportView {
+export class ExportView extends AdminPage {
   /** @param {Api} api @param {PageContext} context */
   constructor(api, context) {
-    this.api = api;
-    this.context = context;
+    super(api, context, {
+      name: "export",
+      title: "Export",
+      note: "The sentences of a dataset, each in its newest revision, as a file that annotation platforms and training scripts read.",
+    });
     /** @type {string[]} */
     this.formats = [];
-    this.body = h("div", {});
-    this.element = renderPage(
-      "Export",
-      "The sentences of a dataset, each in its newest revision, as a file that annotation platforms and training scripts read.",
-      [],
-      this.body,
-    );
-    this.isShown = false;
   }
 
-  hide() {
-    this.isShown = false;
-  }
-
-  /** @param {URLSearchParams} query */
-  async show(query) {
-    this.isShown = true;
-    try {
-      const names = await fetchDatasetNames(this.api);
-      if (!this.formats.length) {
-        const { parameters } = (await this.api.get("openapi.json")).paths["/v1/export"].get;
-        this.formats = parameters.find((/** @type {{ name: string }} */ each) => each.name === "format").schema.enum;
-      }
-      if (this.isShown) this.draw(names, query.get("dataset") || (names[0] ?? ""));
-    } catch (error) {
-      this.context.showError(error);
+  /** @override @param {URLSearchParams} query */
+  async load(query) {
+    const names = await fetchDatasetNames(this.api);
+    if (!this.formats.length) {
+      const { parameters } = (await this.api.get("openapi.json")).paths["/v1/export"].get;
+      this.formats = parameters.find((/** @type {{ name: string }} */ each) => each.name === "format").schema.enum;
     }
+    if (this.isCurrent(query)) this.draw(names, query.get("dataset") || (names[0] ?? ""));
   }
 
   /** @param {string[]} names @param {string} chosen */
   draw(names, chosen) {
     if (!names.length) {
-      this.body.replaceChildren(h("p", { class: "empty" }, "There is no dataset yet: send the first sentence."));
+      this.body.replaceChildren(renderNoDataset());
       return;
     }
-    const dataset = renderSelect(
-      "export-dataset",
-      names.map((name) => [name, name]),
-      chosen,
-    );
-    const format = renderSelect(
-      "export-format",
-      this.formats.map((name) => [name, name]),
-      "jsonl",
-    );
+    const dataset = renderSelect("export-dataset", listOptions(names), chosen);
+    const format = renderSelect("export-format", listOptions(this.formats), "jsonl");
     const items = renderSelect(
       "export-items",
       CHOICES.map(([value, text]) => [value, text]),

@@ -4,7 +4,15 @@ import { ApiError } from "../api.js";
 import { h, showToast } from "../dom.js";
 import { isModelExpected, renderModels } from "../overview/models.js";
 import { formatDateTime } from "../text.js";
-import { fetchDatasetNames, renderButton, renderEffects, renderField, renderPage, renderSelect } from "./page.js";
+import {
+  AdminPage,
+  fetchDatasetNames,
+  listOptions,
+  renderButton,
+  renderEffects,
+  renderField,
+  renderSelect,
+} from "./page.js";
 
 /** @import { Api } from "../api.js" */
 /** @import { DatasetModels } from "../types.js" */
@@ -19,59 +27,43 @@ const REFRESH_INTERVAL_MS = 3000;
 const MAX_REQUEST_REFRESHES = 20; // until the service shows what was requested
 const MAX_TYPES = 12;
 
-export class ModelsView {
+export class ModelsView extends AdminPage {
   /** @param {Api} api @param {PageContext} context */
   constructor(api, context) {
-    this.api = api;
-    this.context = context;
+    super(api, context, {
+      name: "models",
+      title: "Models",
+      note: "Which model judges each dataset, how good its trainings were, and the change to another one.",
+    });
     this.dataset = "";
     this.timer = 0;
     this.refreshes = 0;
-    this.tools = h("div", { class: "row wrap" });
-    this.body = h("div", {});
-    this.element = renderPage(
-      "Models",
-      "Which model judges each dataset, how good its trainings were, and the change to another one.",
-      [this.tools],
-      this.body,
-    );
-    this.isShown = false;
   }
 
+  /** @override */
   hide() {
-    this.isShown = false;
+    super.hide();
     clearTimeout(this.timer);
   }
 
-  /** @param {URLSearchParams} query */
-  async show(query) {
-    this.isShown = true;
-    try {
-      const names = await fetchDatasetNames(this.api);
-      this.dataset = query.get("dataset") || (names[0] ?? "");
-      const select = renderSelect(
-        "models-dataset",
-        names.map((name) => [name, name]),
-        this.dataset,
-      );
-      select.addEventListener("change", () => {
-        location.hash = `#/models?${new URLSearchParams({ dataset: select.value })}`;
-      });
-      this.tools.replaceChildren(renderField(select.id, "Dataset", select));
-      this.status = h("div", { class: "status", role: "status" });
-      this.trainings = h("div", {});
-      const { models } = /** @type {{ models: RegistryModel[] }} */ (await this.api.get("v1/models"));
-      if (!this.isShown) return;
-      this.body.replaceChildren(
-        this.trainings,
-        ...(this.dataset && this.context.may("change_settings") ? [this.renderChange(models)] : []),
-        this.status,
-        renderRegistry(models),
-      );
-      if (this.dataset) await this.refresh();
-    } catch (error) {
-      this.context.showError(error);
-    }
+  /** @override @param {URLSearchParams} query */
+  async load(query) {
+    const [names, { models }] = await Promise.all([
+      fetchDatasetNames(this.api),
+      /** @type {Promise<{ models: RegistryModel[] }>} */ (this.api.get("v1/models")),
+    ]);
+    if (!this.isCurrent(query)) return;
+    this.dataset = query.get("dataset") || (names[0] ?? "");
+    this.tools.replaceChildren(this.renderChoice("dataset", "Dataset", listOptions(names), this.dataset));
+    this.status = h("div", { class: "status", role: "status" });
+    this.trainings = h("div", {});
+    this.body.replaceChildren(
+      this.trainings,
+      ...(this.dataset && this.context.may("change_settings") ? [this.renderChange(models)] : []),
+      this.status,
+      renderRegistry(models),
+    );
+    if (this.dataset) await this.refresh();
   }
 
   get path() {
@@ -81,10 +73,11 @@ export class ModelsView {
   /** Shows the trainings, again and again while one is expected. */
   async refresh() {
     clearTimeout(this.timer);
+    const { query } = this;
     const models = /** @type {DatasetModels & { requested_at: string | null }} */ (
       await this.api.get(`${this.path}/models`)
     );
-    if (!this.isShown) return;
+    if (!this.isCurrent(query)) return;
     const isRunning = models.trainings[0]?.result === "running";
     const request = models.requested_at
       ? h(

@@ -1,6 +1,7 @@
-/** What the pages for datasets, models, dead letters and exports share. */
+/** What the pages for administrators share. */
 
 import { h } from "../dom.js";
+import { View } from "../view.js";
 
 /** @import { Api } from "../api.js" */
 /** @import { Dataset } from "../types.js" */
@@ -10,15 +11,60 @@ import { h } from "../dom.js";
  * @typedef {{ kind: string, text: string, warning: boolean }} Effect
  */
 
-/** @param {string} title @param {string} note @param {HTMLElement[]} tools @param {HTMLElement} body */
-export const renderPage = (title, note, tools, body) =>
-  h(
-    "div",
-    { class: "overview admin" },
-    h("div", { class: "overview-head" }, h("h1", {}, title), h("div", { class: "admin-tools" }, tools)),
-    h("p", { class: "note" }, note),
-    body,
-  );
+/**
+ * A page with a title, a note, choices beside the title, and a body.
+ * @extends {View<PageContext>}
+ */
+export class AdminPage extends View {
+  /**
+   * @param {Api} api
+   * @param {PageContext} context
+   * @param {{ name: string, title: string, note: string }} about `name`: that of the address, as in `#/audit`
+   */
+  constructor(api, context, { name, title, note }) {
+    super(context);
+    this.api = api;
+    this.name = name;
+    this.tools = h("div", { class: "row wrap" });
+    this.body = h("div", {});
+    this.element = h(
+      "div",
+      { class: "overview admin" },
+      h("div", { class: "overview-head" }, h("h1", {}, title), h("div", { class: "admin-tools" }, this.tools)),
+      h("p", { class: "note" }, note),
+      this.body,
+    );
+  }
+
+  /** Shows the page for a changed query. @param {Record<string, string>} changes an empty value removes a parameter */
+  go(changes) {
+    const query = new URLSearchParams(this.query);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value) query.set(name, value);
+      else query.delete(name);
+    }
+    location.hash = `#/${this.name}${query.size ? `?${query}` : ""}`;
+  }
+
+  /**
+   * A choice that changes one parameter of the query.
+   * @param {string} parameter
+   * @param {string} label
+   * @param {readonly (readonly [string, string])[]} options value and text
+   * @param {string} value
+   */
+  renderChoice(parameter, label, options, value) {
+    const select = renderSelect(`${this.name}-${parameter}`, options, value);
+    select.addEventListener("change", () => this.go({ [parameter]: select.value }));
+    return renderField(select.id, label, select);
+  }
+}
+
+/** Options of a choice whose values are their own text. @param {readonly string[]} values */
+export const listOptions = (values) => values.map((value) => /** @type {const} */ ([value, value]));
+
+/** What a page says that needs a dataset. */
+export const renderNoDataset = () => h("p", { class: "empty" }, "There is no dataset yet: send the first sentence.");
 
 /** @param {string} id @param {string} label @param {HTMLElement} control */
 export const renderField = (id, label, control) =>

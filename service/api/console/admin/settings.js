@@ -2,7 +2,7 @@
 
 import { ApiError } from "../api.js";
 import { h, showToast } from "../dom.js";
-import { fetchDatasetNames, renderButton, renderEffects, renderField, renderPage, renderSelect } from "./page.js";
+import { AdminPage, fetchDatasetNames, listOptions, renderButton, renderEffects, renderNoDataset } from "./page.js";
 import { renderSetting, SKIPPED } from "./settings_form.js";
 
 /** @import { Api } from "../api.js" */
@@ -11,11 +11,14 @@ import { renderSetting, SKIPPED } from "./settings_form.js";
 
 /** @typedef {Record<string, unknown> & { version: number, effects?: Effect[] }} Settings */
 
-export class SettingsView {
+export class SettingsView extends AdminPage {
   /** @param {Api} api @param {PageContext} context */
   constructor(api, context) {
-    this.api = api;
-    this.context = context;
+    super(api, context, {
+      name: "settings",
+      title: "Settings",
+      note: "How a dataset is judged. Every process follows a change within seconds, and each assessment names the version it was made with.",
+    });
     this.dataset = "";
     /** @type {Record<string, Schema>} */
     this.schema = {};
@@ -23,48 +26,20 @@ export class SettingsView {
     this.settings = { version: 0 };
     /** @type {Control[]} */
     this.controls = [];
-    this.tools = h("div", { class: "row wrap" });
-    this.body = h("div", {});
-    this.element = renderPage(
-      "Settings",
-      "How a dataset is judged. Every process follows a change within seconds, and each assessment names the version it was made with.",
-      [this.tools],
-      this.body,
-    );
-    this.isShown = false;
   }
 
-  hide() {
-    this.isShown = false;
-  }
-
-  /** @param {URLSearchParams} query */
-  async show(query) {
-    this.isShown = true;
-    try {
-      const names = await fetchDatasetNames(this.api);
-      this.dataset = query.get("dataset") || (names.includes("default") ? "default" : (names[0] ?? ""));
-      const select = renderSelect(
-        "settings-dataset",
-        names.map((name) => [name, name]),
-        this.dataset,
-      );
-      select.addEventListener("change", () => {
-        location.hash = `#/settings?${new URLSearchParams({ dataset: select.value })}`;
-      });
-      this.tools.replaceChildren(renderField(select.id, "Dataset", select));
-      if (!this.dataset) {
-        this.body.replaceChildren(h("p", { class: "empty" }, "There is no dataset yet: send the first sentence."));
-        return;
-      }
-      if (!Object.keys(this.schema).length) {
-        const document = await this.api.get("openapi.json");
-        this.schema = document.components.schemas.DatasetSettings.properties;
-      }
-      await this.load({});
-    } catch (error) {
-      this.context.showError(error);
+  /** @override @param {URLSearchParams} query */
+  async load(query) {
+    const names = await fetchDatasetNames(this.api);
+    if (!Object.keys(this.schema).length) {
+      const document = await this.api.get("openapi.json");
+      this.schema = document.components.schemas.DatasetSettings.properties;
     }
+    if (!this.isCurrent(query)) return;
+    this.dataset = query.get("dataset") || (names.includes("default") ? "default" : (names[0] ?? ""));
+    this.tools.replaceChildren(this.renderChoice("dataset", "Dataset", listOptions(names), this.dataset));
+    if (this.dataset) await this.loadSettings({});
+    else this.body.replaceChildren(renderNoDataset());
   }
 
   get path() {
@@ -72,9 +47,11 @@ export class SettingsView {
   }
 
   /** Reads the settings again. @param {Record<string, unknown>} edited values that stay as the user has edited them */
-  async load(edited) {
-    this.settings = /** @type {Settings} */ (await this.api.get(this.path));
-    if (!this.isShown) return;
+  async loadSettings(edited) {
+    const { query } = this;
+    const settings = /** @type {Settings} */ (await this.api.get(this.path));
+    if (!this.isCurrent(query)) return;
+    this.settings = settings;
     this.controls = Object.entries(this.schema)
       .filter(([name]) => !SKIPPED.includes(name))
       .map(([name, schema]) => renderSetting(name, schema, name in edited ? edited[name] : this.settings[name]));
@@ -146,7 +123,7 @@ export class SettingsView {
           headers: { "Content-Type": "application/json", "If-Match": `"${this.settings.version}"` },
         })
       );
-      if (!isPreview) await this.load({});
+      if (!isPreview) await this.loadSettings({});
       this.setStatus(
         h(
           "h3",
@@ -170,7 +147,9 @@ export class SettingsView {
     if (error.status !== 422) {
       this.setStatus(
         h("p", { class: "wrong" }, `Somebody else has changed the settings meanwhile: ${error.message}.`),
-        renderButton("Load their settings and keep my changes", () => this.load(changes).catch(this.context.showError)),
+        renderButton("Load their settings and keep my changes", () =>
+          this.loadSettings(changes).catch(this.context.showError),
+        ),
       );
       return;
     }

@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 import { explainConfusion, formatF1 } from "../overview/annotators.js";
 import { renderEmpty, renderSection } from "../overview/layout.js";
 import { formatCount, pluralize } from "../text.js";
+import { View } from "../view.js";
 import { renderOwnItem } from "./own_item.js";
 
 /** @import { Api } from "../api.js" */
@@ -13,14 +14,13 @@ import { renderOwnItem } from "./own_item.js";
 
 const MAX_CONFUSIONS = 5;
 
-export class MineView {
+/** @extends {View<Context>} */
+export class MineView extends View {
   /** @param {Api} api @param {Context} context `getOwnName`: the name of an annotator's key; empty for others */
   constructor(api, context) {
+    super(context);
     this.api = api;
-    this.context = context;
     this.annotator = "";
-    this.isShown = false;
-    this.requestNumber = 0;
     this.select = /** @type {HTMLSelectElement} */ (h("select", { id: "mine-dataset" }));
     this.select.addEventListener("change", () => {
       const query = { dataset: this.select.value, ...(this.context.getOwnName() ? {} : { annotator: this.annotator }) };
@@ -41,26 +41,12 @@ export class MineView {
     );
   }
 
-  /** @param {URLSearchParams} query */
-  async show(query) {
-    this.isShown = true;
+  /** @override @param {URLSearchParams} query */
+  async load(query) {
     const own = this.context.getOwnName();
     this.annotator = own || (query.get("annotator") ?? "");
     this.title.replaceChildren(own ? "My annotations" : "Annotations of ", own ? "" : h("bdi", {}, this.annotator));
-    try {
-      await this.load(query.get("dataset") ?? "");
-    } catch (error) {
-      this.context.showError(error);
-    }
-  }
-
-  hide() {
-    this.isShown = false;
-  }
-
-  /** @param {string} asked */
-  async load(asked) {
-    const requestNumber = (this.requestNumber += 1);
+    const asked = query.get("dataset") ?? "";
     const { datasets } = /** @type {{ datasets: Dataset[] }} */ (await this.api.get("v1/datasets"));
     const names = datasets.map((dataset) => dataset.name);
     const dataset = names.includes(asked) ? asked : (names[0] ?? "");
@@ -74,7 +60,7 @@ export class MineView {
       dataset && this.annotator
         ? await Promise.all([this.api.get(path).catch(none), items("open"), items("adjudication"), items("decided")])
         : [null];
-    if (requestNumber !== this.requestNumber || !this.isShown) return;
+    if (!this.isCurrent(query)) return;
     this.select.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
     this.select.value = dataset;
     const listed = pages.flatMap((/** @type {{ items: OwnItem[] }} */ page) => page.items);

@@ -1,1 +1,1 @@
-"""What administrators manage besides keys."""
+"""What administrators manage: keys, the audit trail and outgoing webhooks."""

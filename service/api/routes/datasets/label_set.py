@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from service.api.dependencies import BackendDep, DatasetPath
-from service.api.routes.datasets.settings import (
-    CREATED_RESPONSE,
-    ChangedSettings,
-    DryRunQuery,
-    IfMatchHeader,
-    change_settings,
-)
+from service.api.routes.datasets.change import CREATED_RESPONSE, ChangedSettings, SettingsChangeDep
 from service.datasets.registry import check_dataset_exists
 from service.formats.label_sets import parse_label_set
 
@@ -83,17 +77,11 @@ async def label_set(name: DatasetPath, backend: BackendDep) -> DatasetLabelSet:
     },
 )
 async def put_label_set(
-    name: DatasetPath,
-    request: Request,
-    response: Response,
-    *,
-    labels_name: LabelsNameQuery = None,
-    if_match: IfMatchHeader = None,
-    dry_run: DryRunQuery = False,
+    request: Request, change: SettingsChangeDep, *, labels_name: LabelsNameQuery = None
 ) -> ChangedSettings:
     """Sets `label_set` to the labels of a labelling interface or of a question for spans; other settings stay.
 
     To name the types yourself, PATCH `label_set`. Checks, versions and `If-Match` work as with PATCH.
     """
-    fields = {"label_set": list(parse_label_set(await request.body(), name=labels_name).types)}
-    return await change_settings(request, response, name, fields, if_match=if_match, partial=True, dry_run=dry_run)
+    types = parse_label_set(await request.body(), name=labels_name).types
+    return await change.apply({"label_set": list(types)}, partial=True)

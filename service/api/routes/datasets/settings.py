@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.backend import get_backend
 from service.api.dependencies import BackendDep, CallerDep, DatasetPath
 from service.api.http.bodies import read_json_object
-from service.api.settings_writer import write_settings
+from service.api.routes.datasets.change import CREATED_RESPONSE, ChangedSettings, SettingsChangeDep
 from service.contracts import DatasetSettings
 from service.datasets.registry import check_dataset_exists
 from service.errors import MissingModelError
 from service.labels.unknown_labels import build_settings_advice
-from service.stream.state.change_effects import EffectKind
 
 router = APIRouter(tags=["datasets"])
 
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
-IfMatchHeader = Annotated[str | None, Header(description="The version to change, as in the `ETag` of GET")]
-DryRunQuery = Annotated[bool, Query(description="Check the change and answer what it means, without writing it")]
 PROBLEM_DESCRIPTION = "Why newer settings are not in force, or why the dataset can't be judged: its model is missing"
-
-
-class SettingsEffect(BaseModel):
-    """What a change means for the dataset."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    kind: EffectKind
-    text: str
-    warning: bool = Field(description="Sentences are not judged, or not as before, because of the change")
-
-
-class ChangedSettings(DatasetSettings):
-    """The settings as they are after the change, and what it means."""
-
-    effects: list[SettingsEffect] = Field(
-        default_factory=list, description="What the change means, as far as the service knows"
-    )
-
-
-CREATED_RESPONSE: dict[int | str, dict[str, Any]] = {
-    201: {"model": ChangedSettings, "description": "The dataset is new: it had neither settings nor sentences"}
-}
 
 
 class Waiting(BaseModel):
@@ -136,14 +107,7 @@ async def dataset(name: DatasetPath, backend: BackendDep, response: Response) ->
         }
     },
 )
-async def put_dataset(
-    name: DatasetPath,
-    request: Request,
-    response: Response,
-    *,
-    if_match: IfMatchHeader = None,
-    dry_run: DryRunQuery = False,
-) -> ChangedSettings:
+async def put_dataset(request: Request, change: SettingsChangeDep) -> ChangedSettings:
     """Replaces ALL settings: a setting that the body leaves out gets its default, `label_map` too. To change some, use PATCH.
 
     Only `epoch` and `ranker_epoch` keep their value when left out.
@@ -152,8 +116,7 @@ async def put_dataset(
     force, as with `If-Match`. A dataset that is not known yet is created and answered 201: check its name. Of several changes at the same moment one succeeds; the others are answered 409, or 412
     if they name a version. Every process follows within seconds; each assessment names the version it was made with.
     """
-    fields = await read_json_object(request)
-    return await change_settings(request, response, name, fields, if_match=if_match, partial=False, dry_run=dry_run)
+    return await change.apply(await read_json_object(request), partial=False)
 
 
 @router.patch(
@@ -172,14 +135,7 @@ async def put_dataset(
         }
     },
 )
-async def patch_dataset(
-    name: DatasetPath,
-    request: Request,
-    response: Response,
-    *,
-    if_match: IfMatchHeader = None,
-    dry_run: DryRunQuery = False,
-) -> ChangedSettings:
+async def patch_dataset(request: Request, change: SettingsChangeDep) -> ChangedSettings:
     """Changes the settings that the body names, as `labelwatch datasets set` does; the others stay as they are.
 
     The rule is that of JSON Merge Patch: `label_map` and `flag_policy` are merged by their own fields, and null takes a
@@ -188,8 +144,7 @@ async def patch_dataset(
     replace them by PUT. `effects` of the answer say what the change means: sentences that wait, statistics that start
     anew. `dry_run` answers the same without writing.
     """
-    fields = await read_json_object(request)
-    return await change_settings(request, response, name, fields, if_match=if_match, partial=True, dry_run=dry_run)
+    return await change.apply(await read_json_object(request), partial=True)
 
 
 @router.get("/v1/datasets/{name}/waiting", summary="Stored sentences of a dataset")
@@ -200,35 +155,3 @@ async def waiting(name: DatasetPath, backend: BackendDep) -> Waiting:
     if found is None:
         return Waiting(sentences=0, unknown_labels={}, fits=True, advice="")
     return Waiting.model_validate(found)
-
-
-async def change_settings(
-    request: Request,
-    response: Response,
-    name: str,
-    fields: Mapping[str, Any],
-    *,
-    if_match: str | None,
-    partial: bool,
-    dry_run: bool,
-) -> ChangedSettings:
-    """Writes a change, unless it is a `dry_run`, and answers the settings after it with what they mean."""
-    is_new = name not in get_backend(request).state_view.list_names()
-    written = await write_settings(
-        request,
-        name,
-        {field: value for field, value in fields.items() if field != "effects"},  # an answer may be sent back
-        if_match=_parse_entity_tags(if_match) if if_match else None,
-        partial=partial,
-        dry_run=dry_run,
-    )
-    if not dry_run:
-        response.headers["ETag"] = f'"{written.settings.version}"'
-        if is_new:
-            response.status_code = HTTPStatus.CREATED
-    effects = [SettingsEffect.model_validate(effect) for effect in written.effects]
-    return ChangedSettings.model_validate({**written.settings.model_dump(), "effects": effects})
-
-
-def _parse_entity_tags(header: str) -> list[str]:
-    return [tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")]
