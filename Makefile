@@ -98,9 +98,14 @@ lint: $(DEV) ## ruff, mypy --strict, the import layers; tsc and prettier for the
 	$(BIN)/python -m tests.javascript
 
 .PHONY: bench
-bench: $(DEV) ## run the benchmarks, print a table, write .bench/results.json
+bench: $(DEV) ## run the benchmarks, print a table, write .bench/results.json and docs/benchmarks.md
 	@tests/system-packages java mvn
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench.page
+
+.PHONY: bench-page
+bench-page: $(DEV) ## write docs/benchmarks.md anew from what was measured
+	$(BIN)/python -m tests.bench.page
 
 ATTACKS ?=
 .PHONY: attack

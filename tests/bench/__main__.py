@@ -14,6 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from tests.bench.machine import describe_machine
+
 SUITES = (
     "scoring",
     "pipeline",
@@ -55,7 +57,7 @@ def main() -> int:
             traceback.print_exc()
             failed.append(suite)
             continue
-        save_results(results)
+        save_results(suite, results)
         found += results
     width = max((len(result["name"]) for result in found), default=0)
     for result in found:
@@ -66,12 +68,12 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def save_results(results: list[dict[str, Any]]) -> None:
+def save_results(suite: str, results: list[dict[str, Any]]) -> None:
     """A suite that ran at another time, or in an environment of its own, keeps the figures it has."""
     before = json.loads(RESULTS_PATH.read_text()) if RESULTS_PATH.exists() else []
-    names = {result["name"] for result in results}
+    where = {"suite": suite, "machine": describe_machine()}
     RESULTS_PATH.parent.mkdir(exist_ok=True)
-    merged = [result for result in before if result["name"] not in names] + results
+    merged = [result for result in before if result.get("suite") != suite] + [{**each, **where} for each in results]
     RESULTS_PATH.write_text(json.dumps(merged, indent=2) + "\n")
 
 

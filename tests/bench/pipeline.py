@@ -127,6 +127,7 @@ def run() -> list[dict[str, Any]]:
                 "threads": THREADS,
                 "sentences": len(sentences),
                 "rounds": ROUNDS,
+                "ratios": [limit / took for limit, took in zip(raw_times[best], our_times, strict=True)],
                 "best_batch_size": best,
                 "pipeline_sentences_per_s": summarize_rates(our_times, len(sentences)),
                 "raw_sentences_per_s": summarize_rates(raw_times[best], len(sentences)),

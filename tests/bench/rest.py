@@ -273,6 +273,7 @@ def make_figures(place: str, rounds: list[dict[str, Any]]) -> list[dict[str, Any
             "detail": {
                 "what": f"single sentences of 32 clients, one model thread, over the graph alone{where}",
                 **shared,
+                "ratios": [each["ratio_32"] for each in rounds],
                 **{name: [each[name] for each in rounds] for name in (*many, *cost)},
             },
         },
@@ -282,6 +283,7 @@ def make_figures(place: str, rounds: list[dict[str, Any]]) -> list[dict[str, Any
             "detail": {
                 "what": f"time of a sentence over REST to that in the graph alone (lower is better), median{where}",
                 **shared,
+                "ratios": [each["ratio_1"] for each in rounds],
                 **{name: [each[name] for each in rounds] for name in one},
             },
         },

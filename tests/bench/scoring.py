@@ -157,7 +157,9 @@ def _measure_ratio(
             "peer": f"cleanlab {cleanlab.__version__}: token rank + filter (confident_learning, n_jobs=1)",
             **detail,
             "classes": N_CLASSES,
+            "threads": 1,
             "rounds": rounds,
+            "ratios": [slow / fast for slow, fast in zip(times["cleanlab"], times["ours"], strict=True)],
             **{
                 f"{side}_ms": {"median": medians[side] * 1e3, "min": min(values) * 1e3, "max": max(values) * 1e3}
                 for side, values in times.items()

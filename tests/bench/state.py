@@ -52,7 +52,12 @@ def run() -> list[dict[str, Any]]:
                     size: 1e6 * statistics.median(seconds) for size, seconds in single.items()
                 },
                 "bytes_per_record": len(records[1_000][0][1]),
+                "threads": 1,
                 "rounds": ROUNDS,
+                "ratios": [
+                    many / few * len(records[100]) / len(records[1_000])
+                    for few, many in zip(measured[100], measured[1_000], strict=True)
+                ],
             },
         }
     ]

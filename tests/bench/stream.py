@@ -74,6 +74,7 @@ def compare_to_raw(name: str, what: str, rounds: list[dict[str, float]]) -> dict
         "ratio": statistics.median(ratios),
         "detail": {
             "what": what,
+            "threads": 1,
             "rounds": len(rounds),
             "ratios": ratios,
             "records": rounds[0]["records"],
@@ -103,7 +104,12 @@ def measure_kafka(servers: str, values: list[bytes], cores: list[int]) -> list[d
         {
             "name": "transactions_vs_none",
             "ratio": statistics.median(speeds["kafka"]) / statistics.median(speeds["untransacted"]),
-            "detail": {"what": "throughput with transactions over the same worker without", "speeds": speeds},
+            "detail": {
+                "what": "throughput with transactions over the same worker without",
+                "threads": 1,
+                "ratios": [with_ / without for with_, without in zip(*speeds.values(), strict=True)],
+                "speeds": speeds,
+            },
         },
         measure_two_workers(servers, values, cores),
     ]
@@ -130,6 +136,8 @@ def measure_two_workers(servers: str, values: list[bytes], cores: list[int]) -> 
         "ratio": statistics.median(seconds[1]) / statistics.median(seconds[2]),
         "detail": {
             "what": "throughput of two one-thread workers over one; the broker shares their cores",
+            "threads": 1,
+            "ratios": [one / two for one, two in zip(seconds[1], seconds[2], strict=True)],
             "s": seconds,
         },
     }

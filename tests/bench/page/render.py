@@ -1,0 +1,129 @@
+"""The page and its plots, from a snapshot and the template beside this module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined
+
+from tests.bench.page.svg import Bar, Panel, draw_bars, draw_panels, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.bench.page.figures import Figure, Snapshot
+
+TEMPLATE = Path(__file__).with_name("template.md")
+PAGE = "benchmarks.md"
+LIMITS, PEERS, GROWTH = "images/bench-limits.svg", "images/bench-peers.svg", "images/bench-growth.svg"
+LIMIT_SUFFIX = "_vs_raw_ort"
+PEER_SUITES = ("peers", "services")
+# Suites in the order of the page: their heading, and a sentence about the way of measuring.
+SECTIONS = {
+    "pipeline": ("The pipeline", "Words in, assessments out, in one process."),
+    "rest": ("REST", "The real command on a loopback port, with clients on one of two cores."),
+    "stream": ("The stream", "A real Kafka broker on one core, the worker on the other."),
+    "peers": ("Beside transformers and cleanlab", "The same weights and sentences, in turn in one process."),
+    "services": (
+        "Beside other services",
+        "Each is a process with one model thread; the same clients ask them in turn.",
+    ),
+    "scoring": (
+        "Scoring beside cleanlab",
+        (
+            "Probabilities in, scores and flags out; both sides must agree. It matters for large archives of probabilities"
+            "\nand for single sentences, not for a whole audit: the model takes far longer."
+        ),
+    ),
+    "state": ("State", "What a worker reads back when it starts or when another worker commits."),
+    "training": ("Training", "`labelwatch train` on the sample."),
+    "trainer": ("Scoring during a training", "A training runs at low priority beside the API."),
+    "cli_start": ("The command line", "Processor time until a command ends."),
+    "memory": ("The memory of a stream", "Detection with memory over that without."),
+    "reviewers": ("The ranker", "Simulated reviewers decide by the truth of the sample."),
+    "annotators": ("Figures of annotators", "Simulated crowds, whose true quality is known."),
+    "acceptance": ("Intervals of deliveries", "Simulated deliveries, whose true error rate is known."),
+}
+
+
+def render_files(snapshot: Snapshot) -> dict[str, str]:
+    """All files of the page, by their path below docs/."""
+    plots = {
+        "limits": (LIMITS, draw_limits(snapshot.figures)),
+        "peers": (PEERS, draw_peers(snapshot.figures)),
+        "growth": (GROWTH, draw_growth(snapshot)),
+    }
+    files = {path: text for path, text in plots.values() if text}
+    environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - Markdown
+    page = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        sections=build_sections(snapshot.figures),
+        plots={name: path if text else "" for name, (path, text) in plots.items()},
+    )
+    return {**files, PAGE: page.rstrip("\n") + "\n"}
+
+
+def build_sections(figures: Sequence[Figure]) -> list[dict[str, Any]]:
+    """The suites that have figures. One that the table above doesn't know comes last, under its own name."""
+    suites = {figure.suite for figure in figures}
+    ordered = [suite for suite in SECTIONS if suite in suites] + sorted(suites - SECTIONS.keys())
+    return [_build_section(suite, [figure for figure in figures if figure.suite == suite]) for suite in ordered]
+
+
+def _build_section(suite: str, figures: Sequence[Figure]) -> dict[str, Any]:
+    title, text = SECTIONS.get(suite, (suite.replace("_", " ").capitalize(), ""))
+    machines = dict.fromkeys(str(figure.machine) for figure in figures)
+    return {
+        "title": title,
+        "text": f"`python -m tests.bench {suite}`. {text}".strip(),
+        "machine": "; ".join(machines),
+        "rows": [_build_row(figure) for figure in figures],
+    }
+
+
+def _build_row(figure: Figure) -> dict[str, str]:
+    spread = "one run"
+    if figure.spread is not None:
+        low, high = format_value(figure.spread.least), format_value(figure.spread.most)
+        spread = f"{low} to {high}, {figure.rounds} rounds"
+    elif figure.rounds > 1:
+        spread = f"median of {figure.rounds} rounds"
+    return {
+        "name": figure.name,
+        "what": figure.what.replace("|", "\\|"),
+        "ratio": format_value(figure.ratio),
+        "spread": spread,
+        "threads": str(figure.threads) if figure.threads is not None else "",
+    }
+
+
+def draw_limits(figures: Sequence[Figure]) -> str:
+    """Throughput over that of the graph alone; 1 is the limit."""
+    bars = [
+        _to_bar(figure.name.removesuffix(LIMIT_SUFFIX).replace("_", " "), figure)
+        for figure in figures
+        if figure.name.endswith(LIMIT_SUFFIX) and "p50" not in figure.name
+    ]
+    return draw_bars("Share of the speed of the graph alone, by path", bars, line=1.0) if bars else ""
+
+
+def _to_bar(label: str, figure: Figure) -> Bar:
+    spread = figure.spread
+    least, most = (spread.least, spread.most) if spread else (figure.ratio, figure.ratio)
+    return Bar(label, figure.ratio, least, most)
+
+
+def draw_peers(figures: Sequence[Figure]) -> str:
+    bars = [
+        Bar(name.replace("_", " "), rate.median, rate.least, rate.most)
+        for suite in PEER_SUITES
+        for figure in figures
+        if figure.suite == suite
+        for name, rate in figure.rates.items()
+    ]
+    return draw_bars("Sentences per second beside other services", bars, unit="/s") if bars else ""
+
+
+def draw_growth(snapshot: Snapshot) -> str:
+    panels = [Panel(curve.what, curve.x, curve.y, curve.points) for curve in snapshot.curves]
+    return draw_panels("Cost by size", panels) if panels else ""
