@@ -197,8 +197,11 @@ class Deliverer:
                 return new, positions
 
     def _read_decisions(self) -> None:
+        if not self._view.caught_up:
+            return  # whether decisions are hidden depends on the settings
         records, positions = self._poll_source(self._topics.decisions)
-        events = [event for record in records if (event := find_decision_event(record)) is not None]
+        get_settings = self._view.get_settings
+        events = [event for record in records if (event := find_decision_event(record, get_settings)) is not None]
         self._store(events, self._topics.decisions, positions)
 
     def _read_new_items(self) -> None:

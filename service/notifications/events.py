@@ -16,7 +16,7 @@ from service.review.messages import parse_decision_record, parse_review_record
 from service.review.queue.batches import build_batch_report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from service.contracts import DatasetSettings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from service.statistics.batches import DatasetBatches
 
 MAX_BATCHES_CHECKED: Final = 100  # of a dataset, the last to arrive
+ANSWER_FIELDS: Final = ("verdict", "labels", "words", "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,19 @@ class Condition:
 # -- from records ------------------------------------------------------------------------------------------------------
 
 
-def find_decision_event(record: Record) -> Event | None:
+def find_decision_event(record: Record, get_settings: Callable[[str], DatasetSettings]) -> Event | None:
+    """With an overlap, reviewers must not learn what others answered, also not from a channel that they read. So an
+    independent decision is notified without its answer, which is in the queue once the item has all its decisions.
+    """
     try:
         decision = parse_decision_record(record)
     except (InvalidInput, ValidationError):
         return None
     if not isinstance(decision, Decision):
         return None
-    data = decision.model_dump(mode="json", exclude={"shown"}, exclude_none=True)
+    is_hidden = not decision.adjudication and get_settings(decision.dataset).overlap > 1
+    excluded = {"shown", *(ANSWER_FIELDS if is_hidden else ())}
+    data = decision.model_dump(mode="json", exclude=excluded, exclude_none=True)
     name = f"{record.topic}-{record.partition}-{record.offset}"
     return Event("item.decided", name, decision.dataset, data)
 

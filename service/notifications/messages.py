@@ -69,7 +69,7 @@ _DESCRIPTIONS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "items.flagged": lambda data: f"{data['dataset']}: {data['items']:,} new in review",
     "item.decided": lambda data: (
         f"{data['dataset']}/{data['id']}: {data['reviewer']} "
-        + ("withdrew a decision" if data["withdrawn"] else f"decided {data['verdict']}")
+        + ("withdrew a decision" if data["withdrawn"] else f"decided {data.get('verdict', '')}".rstrip())
     ),
     "dataset.misfit": lambda data: f"{data['dataset']}: {data['problem']}",
     "dataset.model_replaced": lambda data: (

@@ -115,11 +115,11 @@ class ReviewItem(Message):
     )
     decisions: tuple[Decision, ...] = Field(
         default=(),
-        description="Decisions in force about this revision, by reviewer. While the item is open, only that of the "
-        f"reviewer who asks. At most {MAX_SHOWN_DECISIONS}: `decision_count` counts all",
+        description="Decisions in force about this revision, by reviewer. Until the item has as many as it needs, only that "
+        f"of the reviewer who asks. At most {MAX_SHOWN_DECISIONS}: `decision_count` counts all",
     )
     agreement: Agreement | None = Field(
-        default=None, description="Only where two or more reviewers are sure; hidden while the item is open"
+        default=None, description="Only where two or more reviewers are sure; hidden as long as their decisions are"
     )
     reason: Reason | None = Field(default=None, description="Why it is in the queue; hidden until it is decided")
     inclusion_probability: float | None = Field(
@@ -139,11 +139,11 @@ class ReviewItem(Message):
 
 
 def select_visible_decisions(
-    in_force: Sequence[Decision], state: ItemState, viewer: str | None
+    in_force: Sequence[Decision], viewer: str | None, *, complete: bool
 ) -> tuple[Decision, ...]:
-    """The decisions that a reviewer is shown. Independent decisions stay hidden from others until the item has them all."""
+    """The decisions that a reviewer is shown. They stay hidden from others until the item is `complete`: has them all."""
     own = [decision for decision in in_force if decision.reviewer == viewer]
-    if state == "open":
+    if not complete:
         return _hide_shown(own)
     first = sorted(in_force, key=lambda each: (each.reviewer != viewer, not each.adjudication, each.reviewer))
     kept = first[:MAX_SHOWN_DECISIONS]

@@ -38,14 +38,24 @@ def resolve_reviewer(caller: Caller, given: str | None, *, field: str = "reviewe
     return Reviewer(given, recorded_by=caller.name)
 
 
-def may_see_hidden(caller: Caller, name: str | None) -> bool:
-    """Whether the caller may see what reviewer `name` decided, before the item has all its decisions."""
-    return caller.kind == "anybody" or caller.role != "reviewer" or name in (None, caller.name)
+def may_see_hidden(caller: Caller, name: str) -> bool:
+    """Whether the caller may see what reviewer `name` decided, before the item has all its decisions.
+
+    The caller's own name counts only for a reviewer: a key that can't decide may have the name of somebody else.
+    """
+    return caller.role == "admin" or (caller.role == "reviewer" and name == caller.name)
 
 
-def check_viewer(caller: Caller, name: str | None, *, field: str) -> None:
-    """Raises `ForbiddenError` if a reviewer looks as another: their decisions are hidden until an item is settled."""
-    if not may_see_hidden(caller, name):
+def resolve_viewer(caller: Caller, name: str | None, *, field: str) -> str | None:
+    """The reviewer as whom the caller looks at the queue, and whose hidden decisions it therefore sees; None: as nobody.
+
+    Raises `ForbiddenError` if anybody but an admin looks as another. A caller that can't decide may send its own name,
+    which has no effect.
+    """
+    if name is None or may_see_hidden(caller, name):
+        return name
+    if name != caller.name:
         raise ForbiddenError(
-            f"{caller.describe()} looks at the queue as {caller.name}: leave `{field}` out", field=field
+            f"{caller.describe()} does not look at the queue as {name[:128]!r}: leave `{field}` out", field=field
         )
+    return None

@@ -63,8 +63,8 @@ async def export(
         str | None,
         Query(
             max_length=128,
-            description="Only the decisions of this reviewer; needs `decisions`. A reviewer gets those of another only about "
-            "sentences that have all their decisions",
+            description="Only the decisions of this reviewer; needs `decisions`. Who is neither this reviewer nor an admin gets "
+            "those about sentences that have all their decisions",
         ),
     ] = None,
 ) -> FileResponse:
@@ -82,7 +82,7 @@ async def export(
         decisions=decisions,
         decided_only=decided_only,
         reviewer=reviewer or None,
-        settled_only=not may_see_hidden(caller, reviewer),
+        settled_only=not may_see_hidden(caller, reviewer or ""),
     )
     descriptor, name = tempfile.mkstemp(prefix="labelwatch-export-")  # readable for its owner only
     os.close(descriptor)

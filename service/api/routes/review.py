@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.access.reviewers import check_viewer
+from service.api.access.reviewers import resolve_viewer
 from service.api.backend import Backend
 from service.api.dependencies import BackendDep, CallerDep, DatasetPath, DatasetQuery, reject_unknown_parameters
 from service.api.http.problems import NotFoundError, NotReadyError
@@ -30,7 +30,8 @@ ViewerQuery = Annotated[
     Query(
         min_length=1,
         max_length=128,
-        description="The reviewer who looks: their own decisions are shown, and open items that they have decided are left out",
+        description="The reviewer who looks: their own decisions are shown, and open items that they have decided are left out. "
+        "Only an admin may name another than the key's own",
     ),
 ]
 
@@ -103,8 +104,8 @@ async def review(
     after: Annotated[str | None, Query(max_length=4096, description="`next` of the previous page")] = None,
 ) -> Response:
     """Items, worst first (`rank` ascending). Use `after` for the next page."""
-    check_viewer(caller, reviewer, field="reviewer")
-    check_viewer(caller, viewer, field="viewer")
+    reviewer = resolve_viewer(caller, reviewer, field="reviewer")
+    viewer = resolve_viewer(caller, viewer, field="viewer")
     queue_filter = QueueFilter(
         dataset=dataset,
         datasets=None if dataset is not None else caller.listed_datasets,
@@ -154,7 +155,7 @@ async def item(
     viewer: ViewerQuery = None,
 ) -> Response:
     """The item of a sentence, in any state. While it is open, only the decision of `viewer` is shown."""
-    check_viewer(caller, viewer, field="viewer")
+    viewer = resolve_viewer(caller, viewer, field="viewer")
     return to_json_response(await require_item(backend, dataset, id, viewer=viewer))
 
 

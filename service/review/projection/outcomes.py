@@ -54,7 +54,9 @@ def update_outcomes(db: sqlite3.Connection, key: SentenceKey) -> dict[str, Ranke
         if state != TASK_DELETION_STATE:
             gone = is_deleted_with_task(revision, read_task_deletion(db, key[0], number))
             state = derive_item_state(reason, settlement, deleted_with_task=gone)
-            db.execute("UPDATE items SET state = ? WHERE no = ?", (state, number))
+        # Also of a closed item: decisions that lack others stay hidden.
+        complete = settlement.state != "open"
+        db.execute("UPDATE items SET state = ?, complete = ? WHERE no = ?", (state, complete, number))
         needs_shown = any(decision.shown is None for decision in in_force.get(revision, ()))
         if needs_shown and reason not in CLOSING_REASONS:
             (value,) = db.execute("SELECT value FROM bodies WHERE item = ?", (number,)).fetchone()

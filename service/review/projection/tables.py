@@ -33,7 +33,8 @@ CREATE TABLE items (
     no INTEGER PRIMARY KEY, dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, reason TEXT NOT NULL,
     state TEXT NOT NULL, rank REAL NOT NULL, tie REAL NOT NULL, priority REAL, score REAL, draw REAL NOT NULL,
     shown_priority REAL, shown_score REAL, inclusion REAL,
-    annotator TEXT, day TEXT, scored_at REAL, lowest_scores TEXT NOT NULL, batch TEXT, UNIQUE (dataset, id)
+    annotator TEXT, day TEXT, scored_at REAL, lowest_scores TEXT NOT NULL, batch TEXT,
+    complete INTEGER NOT NULL DEFAULT 0, UNIQUE (dataset, id)
 );
 CREATE INDEX items_of_batch ON items (dataset, batch) WHERE batch IS NOT NULL;
 CREATE INDEX items_in_order ON items (state, rank, tie, dataset, id);

@@ -47,15 +47,15 @@ def build_words_criterion(match: str) -> Criterion:
 def build_decision_criterion(verdict: Verdict | None, reviewer: str | None, viewer: str | None) -> Criterion:
     """Items with a decision in force that has this verdict and this reviewer; None is any.
 
-    Decisions about an open item are hidden from others than their reviewer, so a filter does not find them either.
+    Decisions about an item that lacks others are hidden from all but their reviewer, so a filter does not find them either.
     """
     return Criterion(
         rows="SELECT DISTINCT i.no AS item FROM decisions AS d INDEXED BY decisions_by_verdict CROSS JOIN items AS i"
         " ON i.dataset = d.dataset AND i.id = d.id AND i.revision = d.revision WHERE d.verdict <> 'withdrawn' AND d.verdict = coalesce(?, d.verdict)"
-        " AND d.reviewer = coalesce(?, d.reviewer) AND (i.state <> 'open' OR d.reviewer = ?)",
+        " AND d.reviewer = coalesce(?, d.reviewer) AND (i.complete OR d.reviewer = ?)",
         check="EXISTS (SELECT 1 FROM decisions AS d WHERE d.dataset = items.dataset AND d.id = items.id"
         " AND d.revision = items.revision AND d.verdict <> 'withdrawn' AND d.verdict = coalesce(?, d.verdict)"
-        " AND d.reviewer = coalesce(?, d.reviewer) AND (items.state <> 'open' OR d.reviewer = ?))",
+        " AND d.reviewer = coalesce(?, d.reviewer) AND (items.complete OR d.reviewer = ?))",
         values=(verdict, reviewer, viewer),
     )
 

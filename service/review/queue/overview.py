@@ -174,11 +174,11 @@ def count_items(db: sqlite3.Connection, datasets: Collection[str] | None) -> dic
 
 
 def count_verdicts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
-    """Decisions that are not withdrawn, without those about open items: they are hidden until the item has them all."""
+    """Decisions that are not withdrawn, without those about items that lack others: they are hidden until the item has them all."""
     counts: dict[str, dict[str, int]] = {}
     rows = db.execute(
         "SELECT dataset, verdict, count(*) FROM decisions AS d WHERE verdict <> 'withdrawn' AND NOT EXISTS (SELECT 1"
-        " FROM items AS i WHERE i.dataset = d.dataset AND i.id = d.id AND i.revision = d.revision AND i.state = 'open')"
+        " FROM items AS i WHERE i.dataset = d.dataset AND i.id = d.id AND i.revision = d.revision AND NOT i.complete)"
         " GROUP BY dataset, verdict"
     )
     for dataset, verdict, n in rows:

@@ -265,9 +265,9 @@ def _read_position(db: sqlite3.Connection, number: int) -> QueuePosition:
 
 
 def _read_item(db: sqlite3.Connection, number: int, now: datetime, viewer: str | None) -> ReviewItem:
-    dataset, sentence_id, revision, reason, state, rank, priority, score, inclusion, value = db.execute(
-        "SELECT i.dataset, i.id, i.revision, i.reason, i.state, i.rank, i.shown_priority, i.shown_score, i.inclusion, b.value"
-        " FROM items AS i JOIN bodies AS b ON b.item = i.no WHERE i.no = ?",
+    dataset, sentence_id, revision, reason, state, complete, rank, priority, score, inclusion, value = db.execute(
+        "SELECT i.dataset, i.id, i.revision, i.reason, i.state, i.complete, i.rank, i.shown_priority, i.shown_score,"
+        " i.inclusion, b.value FROM items AS i JOIN bodies AS b ON b.item = i.no WHERE i.no = ?",
         (number,),
     ).fetchone()
     key = (dataset, sentence_id)
@@ -313,8 +313,8 @@ def _read_item(db: sqlite3.Connection, number: int, now: datetime, viewer: str |
         claimed_until=claim.until,
         overlap=read_overlap(db, dataset),
         decision_count=count_reviewers(db, key, revision),
-        decisions=select_visible_decisions(decisions, state, viewer),
-        agreement=None if state == "open" else compute_agreement(select_independent(decisions)),
+        decisions=select_visible_decisions(decisions, viewer, complete=bool(complete)),
+        agreement=compute_agreement(select_independent(decisions)) if complete else None,
         reason=reason if is_decided else None,
         inclusion_probability=probability if is_decided else None,
     ).with_shown(build_shown(assessment, ranker_epoch=epoch))

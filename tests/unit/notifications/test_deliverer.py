@@ -50,7 +50,7 @@ class Datasets:
         return sorted(self.settings)
 
     def get_settings(self, dataset: str) -> DatasetSettings:
-        return self.settings[dataset]
+        return self.settings.get(dataset, DatasetSettings(name=dataset))
 
     def list_misfits(self) -> dict[str, Misfit]:
         return self.misfits
@@ -207,6 +207,32 @@ def test_conditions_are_notified_when_they_change(harness: WebhookHarness) -> No
     datasets.outcomes = BatchOutcomes(controls=(("1.0", Outcomes(ok=30, wrong=20)),))
     harness.step(seconds=60)
     assert harness.bodies[-1]["data"]["verdict"] == "reject"
+
+
+@pytest.mark.parametrize("body", ["standard", "slack"])
+def test_independent_decisions_are_notified_without_their_answer(harness: WebhookHarness, body: str) -> None:
+    harness.datasets.settings["default"] = DatasetSettings(overlap=2)
+    harness.add(body=body)
+    answer: dict[str, Any] = {"labels": ("O", "B-LOC", "O"), "note": "a town"}
+    harness.log.append([make_decision_output("a", "error", reviewer="ann", **answer)])
+    harness.step()
+    (sent,) = harness.bodies
+    assert not any(each in str(sent) for each in ("error", "B-LOC", "a town"))
+    assert ("ann" in str(sent), "'a'" in str(sent) or "default/a" in str(sent)) == (True, True)
+    harness.log.append([make_decision_output("a", "error", reviewer="cyd", adjudication=True, **answer)])
+    harness.step()
+    assert "error" in str(harness.bodies[-1]), "an item that is settled has all its decisions"
+
+
+def test_decisions_wait_until_it_is_known_whether_they_are_hidden(harness: WebhookHarness) -> None:
+    harness.add()
+    harness.datasets.caught_up = False
+    harness.decide("a")
+    harness.step()
+    assert harness.bodies == []
+    harness.datasets.caught_up = True
+    harness.step()
+    assert [each["data"]["id"] for each in harness.bodies] == ["a"]
 
 
 def test_slack_gets_a_text(harness: WebhookHarness) -> None:

@@ -75,6 +75,21 @@ def test_filters_and_counts_do_not_reveal_hidden_decisions(double: QueueHarness)
     assert double.queue.build_overview("default").verdicts["error"] == 2
 
 
+def test_decisions_about_a_closed_item_that_lacks_others_stay_hidden(double: QueueHarness) -> None:
+    task = {"format": "label-studio", "task": "7"}
+    double.write(
+        make_review_output(make_assessment("e", meta=task)),
+        make_decision_output("e", "error", reviewer="ann", note="a town"),
+        make_review_output(make_assessment("label-studio:task:7", revision=1, reason="deleted", meta=task)),
+    )
+    assert (get_item(double, "e").state, get_item(double, "e").decisions) == ("closed", ())
+    assert [each.note for each in get_item(double, "e", "ann").decisions] == ["a town"]
+    assert double.list_ids(state="all", verdict="error") == []
+    assert double.queue.build_overview("default").verdicts["error"] == 0
+    double.write(make_decision_output("e", "error", reviewer="bob"))
+    assert len(get_item(double, "e").decisions) == 2
+
+
 def test_an_item_is_not_open_for_a_reviewer_who_has_decided_it(double: QueueHarness) -> None:
     assert double.list_ids(viewer="ann") == double.list_ids(reviewer="ann") == ["b", "c"]
     assert double.list_ids(viewer="bob") == double.list_ids() == ["a", "b", "c"]
