@@ -107,6 +107,13 @@ bench: $(DEV) ## run the benchmarks, print a table, write .bench/results.json an
 bench-page: $(DEV) ## write docs/benchmarks.md anew from what was measured
 	$(BIN)/python -m tests.bench.page
 
+SUITES ?= pipeline state
+ROUNDS ?= 3
+.PHONY: bench-compare
+bench-compare: $(DEV) ## run SUITES of the commit BASE and of the working tree in turn, ROUNDS times, and print ratios
+	@[ -n "$(BASE)" ] || { echo 'name the commit to compare with, such as: make bench-compare BASE=main SUITES="pipeline state"' >&2; exit 1; }
+	$(BIN)/python -m tests.bench.compare --rounds $(ROUNDS) -- '$(BASE)' $(SUITES)
+
 ATTACKS ?=
 .PHONY: attack
 attack: $(DEV) ## measure 64 normal clients beside costly requests, such as ATTACKS=large-json (default: all, 5 minutes)

@@ -124,11 +124,11 @@ def to_figure(result: dict[str, Any]) -> Figure:
         rounds=len(ratios) if ratios else int(detail.get("rounds", 1)),
         threads=detail.get("threads", detail.get("model_threads")),
         machine=Machine.model_validate(result["machine"]),
-        rates=dict(_iterate_rates(detail)),
+        rates=dict(iterate_rates(detail)),
     )
 
 
-def _iterate_rates(detail: dict[str, Any]) -> Iterable[tuple[str, Spread]]:
+def iterate_rates(detail: dict[str, Any]) -> Iterable[tuple[str, Spread]]:
     """Rates stand in details as a list of rounds, as a summary of them, or as one of these for each side."""
     for key, value in detail.items():
         if not key.endswith(RATE_SUFFIXES):
