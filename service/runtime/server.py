@@ -10,7 +10,7 @@
     webhooks  ─ only with LABELWATCH_WEBHOOKS_KEY; delivers notifications
     worker    ─ only with `up`; ends after the current batch
     trainer   ─ only with `up`; ends at once, and a running training with it
-    probes    ─ only with LABELWATCH_API_METRICS_PORT; health and metrics, whatever the other threads do
+    probes    ─ only with LABELWATCH_API_METRICS_PORT; heartbeats for the process that answers probes
 
 The first thread that ends without being stopped makes the service not ready and ends the process. What still runs 45 s
 after SIGTERM is ended with the process: everything durable is in a topic, in transactions.

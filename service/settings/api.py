@@ -42,7 +42,7 @@ class ApiSettings(SettingsGroup):
         default=None,
         ge=0,
         le=65_535,
-        description="Another port for /metrics, /healthz and /readyz, in threads of its own: they answer whatever the API "
+        description="Another port for /metrics, /healthz and /readyz. A process of its own answers there, whatever the API "
         "does, and without a key; 0: any free port; none: off",
     )
     metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address that the metrics port listens on")

@@ -1,19 +1,23 @@
-"""/metrics, /healthz and /readyz on a port and in threads of their own."""
+"""/metrics, /healthz and /readyz on a port and in a process of their own, which this one keeps informed."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import socket
+import subprocess
 import sys
+import threading
+import time
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from service.errors import SettingsError
+from service.telemetry import probe_process
 from service.telemetry.readiness import Readiness
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from service.telemetry.readiness import Conditions
@@ -21,8 +25,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-READ_TIMEOUT_S = 10.0  # how long a silent client may hold a thread
-STOP_CHECK_INTERVAL_S = 0.2
+HEARTBEAT_INTERVAL_S = 0.5
+READINESS_INTERVAL_S = 1.0
+SEND_TIMEOUT_S = 5.0
+MAX_WAITING_CONNECTIONS = 128
 
 
 class ProbeServer:
@@ -40,23 +46,29 @@ class ProbeServer:
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
         """`setting`: the one of the port, for errors. `conditions`: by name why the process is not ready (empty: the condition holds); `degraded`: what does not work."""
-
-        class Handler(_ProbeHandler):
-            responder = _ProbeResponder(telemetry, conditions, degraded, alive)
-
+        self._reporter = _Reporter(telemetry, conditions, degraded, alive)
         try:
-            self._server = _ProbeHttpServer((host, port), Handler)
+            self._listener = socket.create_server((host, port), backlog=MAX_WAITING_CONNECTIONS)
         except OSError as error:
             raise SettingsError(f"{setting}: can't listen on {host}:{port}: {error.strerror or error}") from error
-        self.host, self.port = host, int(self._server.server_address[1])
+        self.host, self.port = host, int(self._listener.getsockname()[1])
 
     def run(self, stop: threading.Event) -> None:
-        with self._server:
+        """Sends heartbeats, and starts the process anew if it ends."""
+        with self._listener:
             while not stop.is_set():
-                self._server.handle_request()  # waits for a request as long as the server's `timeout`
+                responder = _Responder(self._listener, self._reporter)
+                try:
+                    responder.run(stop)
+                finally:
+                    responder.close()
+                if not stop.wait(HEARTBEAT_INTERVAL_S):
+                    logger.warning("the process for probes has ended; it is started anew")
 
 
-class _ProbeResponder:
+class _Reporter:
+    """What this process says about itself."""
+
     def __init__(
         self, telemetry: Telemetry, conditions: Conditions, degraded: Conditions, alive: Callable[[], bool]
     ) -> None:
@@ -65,54 +77,95 @@ class _ProbeResponder:
         self._degraded = degraded
         self._alive = alive
 
-    def respond(self, path: str) -> tuple[HTTPStatus, bytes, str]:
-        if path == "/metrics":
-            return HTTPStatus.OK, *self._telemetry.render_exposition()
-        if path == "/healthz":
-            alive = self._alive()
-            return _to_status(alive), *_to_json({"status": "ok" if alive else "a thread has died"})
-        if path == "/readyz":
+    def report_health(self) -> dict[str, Any]:
+        alive = self._alive()
+        return _build_beat("/healthz", alive, {"status": "ok" if alive else "a thread has died"})
+
+    def report_readiness(self) -> dict[str, Any]:
+        try:
             readiness = Readiness.evaluate(self._conditions(), self._degraded())
-            return _to_status(readiness.ready), *_to_json(readiness.model_dump())
-        return HTTPStatus.NOT_FOUND, *_to_json({"status": "no such path: use /metrics, /healthz or /readyz"})
+        except Exception as error:  # whatever the error, the next evaluation may succeed
+            logger.exception("can't evaluate whether the service is ready")
+            reason = f"can't be evaluated: {type(error).__name__}"
+            readiness = Readiness.evaluate({"readiness": reason}, {})
+        return _build_beat("/readyz", readiness.ready, readiness.model_dump())
+
+    def render_metrics(self, number: int) -> dict[str, Any]:
+        content, media_type = self._telemetry.render_exposition()
+        return {"scrape": number, "type": media_type, "body": content.decode()}
 
 
-def _to_status(ok: bool) -> HTTPStatus:
-    return HTTPStatus.OK if ok else HTTPStatus.SERVICE_UNAVAILABLE
+def _build_beat(path: str, ok: bool, body: object) -> dict[str, Any]:
+    status = HTTPStatus.OK if ok else HTTPStatus.SERVICE_UNAVAILABLE
+    return {
+        "path": path,
+        "at": time.monotonic(),
+        "status": status,
+        "body": json.dumps(body, ensure_ascii=False),
+    }
 
 
-def _to_json(value: object) -> tuple[bytes, str]:
-    return json.dumps(value, ensure_ascii=False).encode(), "application/json"
+class _Responder:
+    """The process that answers, with the threads that keep it informed.
 
+    Heartbeats have a thread of their own: readiness and metrics may wait for locks.
+    """
 
-class _ProbeHandler(BaseHTTPRequestHandler):
-    responder: _ProbeResponder
-    server_version = "labelwatch"
-    sys_version = ""
-    timeout = READ_TIMEOUT_S
+    def __init__(self, listener: socket.socket, reporter: _Reporter) -> None:
+        self._reporter = reporter
+        self._ended = threading.Event()
+        self._send_lock = threading.Lock()
+        self._channel, other = socket.socketpair()
+        self._channel.settimeout(SEND_TIMEOUT_S)
+        with other:
+            files = (listener.fileno(), other.fileno())
+            command = [sys.executable, "-I", "-S", probe_process.__file__, *map(str, files), str(os.getpid())]
+            # A session of its own: Ctrl-C in a terminal is for the service, which then ends this process.
+            self._process = subprocess.Popen(
+                command, pass_fds=files, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+            )
 
-    def do_GET(self) -> None:
-        status, body, media_type = self.responder.respond(self.path.partition("?")[0])
-        self.send_response(status)
-        self.send_header("Content-Type", media_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop` is set or the process ends."""
+        self._send(self._reporter.report_health())  # the process answers from its first message on
+        for target in (self._send_readiness, self._answer_scrapes):
+            threading.Thread(target=target, name="probe-reports", daemon=True).start()
+        while not self._ended.is_set() and self._process.poll() is None:
+            if stop.wait(HEARTBEAT_INTERVAL_S):
+                return
+            self._send(self._reporter.report_health())
 
-    do_HEAD = do_GET  # noqa: N815 - as the base class calls it
+    def close(self) -> None:
+        self._ended.set()
+        self._process.kill()
+        self._process.wait()
+        self._channel.close()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class calls it
-        logger.debug(format, *args)
+    def _send_readiness(self) -> None:
+        while not self._ended.is_set():
+            self._send(self._reporter.report_readiness())
+            self._ended.wait(READINESS_INTERVAL_S)
 
+    def _answer_scrapes(self) -> None:
+        pending = b""
+        while not self._ended.is_set():
+            try:
+                data = self._channel.recv(4096)
+            except TimeoutError:
+                continue
+            except OSError:
+                data = b""
+            if not data:
+                self._ended.set()
+                return
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                self._send(self._reporter.render_metrics(int(line)))
 
-class _ProbeHttpServer(ThreadingHTTPServer):
-    timeout = STOP_CHECK_INTERVAL_S
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class passes them
-        error = sys.exc_info()[1]
-        if not isinstance(error, OSError):  # the client has disconnected
-            logger.error("can't answer a probe", exc_info=error)
+    def _send(self, message: dict[str, Any]) -> None:
+        """A process that does not read is ended: what it would answer is outdated."""
+        try:
+            with self._send_lock:
+                self._channel.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            self._ended.set()

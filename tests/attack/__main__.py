@@ -1,30 +1,30 @@
 """Measures normal clients beside costly requests: python -m tests.attack [ATTACK …] [--seconds 20]
 
 64 clients score sentences of the sample on `labelwatch up`, first alone, then beside each attack. The table has the 95th
-percentile of their times without and with it, the share of them that got no answer, the slowest answer of /healthz on the
-port for probes, memory above that of the idle service, and whether the service lives and starts again.
+percentile of their times without and with it, the share of them that got no answer, the 99th percentile and the slowest of
+/healthz on the port for probes, memory above that of the idle service, whether the service lives and starts again, and how
+often the attack got each status. A status that the service must not answer makes the exit code 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import itertools
+import json
 import os
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.attack.send import ATTACKS, HOST
+from tests.attack.watch import probe, read_memory
 from tests.bench.rest import LoadClient, build_requests, find_free_port
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ CLIENTS = 64
 BASE_SECONDS = 8.0
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-PROBE_INTERVAL_S = 0.1
+SETTLE_S = 1.0  # until the attack is under way
 
 
 class Service:
@@ -55,27 +55,10 @@ class Service:
         command = [str(Path(sys.executable).with_name("labelwatch")), "up"]
         self.process = subprocess.Popen(command, env=self._variables, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while self.probe("/readyz") is None:
+        while probe(self.probe_port, "/readyz")[1] != 200:
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise RuntimeError("the service does not start")
             time.sleep(0.1)
-
-    def probe(self, path: str) -> float | None:
-        """Seconds until the answer; None if there is none."""
-        begun = time.perf_counter()
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{self.probe_port}{path}", timeout=30) as answer:
-                answer.read()
-        except OSError:
-            return None
-        return time.perf_counter() - begun
-
-    def read_memory(self) -> int:
-        """Bytes."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        return 0
 
     def stop(self) -> bool:
         """Whether SIGTERM ends it in time."""
@@ -89,29 +72,17 @@ class Service:
         return True
 
 
-class Watch:
-    """Follows memory and health until it is stopped."""
+class Helper:
+    """A module of this package in a process of its own. It prints a JSON object when its standard input ends."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self.memory, self.slowest, self.missed = 0, 0.0, 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+    def __init__(self, module: str, *arguments: str | int) -> None:
+        command = [sys.executable, "-m", f"tests.attack.{module}", *map(str, arguments)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def _run(self) -> None:
-        while not self._stop.wait(PROBE_INTERVAL_S) and self._service.process.poll() is None:
-            with contextlib.suppress(OSError):
-                self.memory = max(self.memory, self._service.read_memory())
-            seconds = self._service.probe("/healthz")
-            if seconds is None:
-                self.missed += 1
-            else:
-                self.slowest = max(self.slowest, seconds)
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
+    def finish(self) -> dict[str, Any]:
+        output, _ = self._process.communicate()
+        found: dict[str, Any] = json.loads(output)
+        return found
 
 
 async def run_clients(port: int, seconds: float) -> tuple[list[float], int]:
@@ -144,21 +115,19 @@ def compute_p95(latencies: list[float]) -> float:
     return statistics.quantiles(latencies, n=20)[-1] * 1e3 if len(latencies) > 1 else float("inf")
 
 
-def measure(name: str, seconds: float) -> str:
+def measure(name: str, seconds: float) -> tuple[str, bool]:
+    """A row of the table, and whether the attack got only statuses that it may get."""
     with tempfile.TemporaryDirectory() as folder:
         service = Service(Path(folder))
         try:
             alone, _ = asyncio.run(run_clients(service.port, BASE_SECONDS))
-            idle = service.read_memory()
-            attacker = subprocess.Popen([sys.executable, "-m", "tests.attack.send", name, str(service.port)])
-            watch = Watch(service)
-            try:
-                time.sleep(1.0)
-                beside, failures = asyncio.run(run_clients(service.port, seconds))
-            finally:
-                attacker.kill()
-                attacker.wait()
-                watch.stop()
+            idle = read_memory(service.process.pid)
+            attacker = Helper("send", name, service.port)
+            watch = Helper("watch", service.probe_port, service.process.pid)
+            time.sleep(SETTLE_S)
+            beside, failures = asyncio.run(run_clients(service.port, seconds))
+            health = watch.finish()
+            statuses = {int(status): count for status, count in attacker.finish().items()}
             alive = service.process.poll() is None
             stopped = service.stop()
             service.start()
@@ -167,11 +136,15 @@ def measure(name: str, seconds: float) -> str:
             service.process.wait()
     before, after = compute_p95(alone), compute_p95(beside)
     answers = len(beside) + failures
-    return (
+    counts = " ".join(f"{status or 'closed'}:{count}" for status, count in sorted(statuses.items()))
+    is_expected = bool(statuses) and set(statuses) <= ATTACKS[name].expected
+    row = (
         f"{name:<15} {before:9.0f} {after:9.0f} {after / before:6.1f} {failures / max(1, answers):8.2%} "
-        f"{watch.slowest * 1e3:9.0f} {(watch.memory - idle) / 1e6:9.0f} {'yes' if alive else 'NO':>6} "
-        f"{'yes' if stopped else 'NO':>8}"
+        f"{health['p99'] * 1e3:7.0f} {health['worst'] * 1e3:7.0f} {health['unhealthy']:9} "
+        f"{(health['memory'] - idle) / 1e6:9.0f} {'yes' if alive else 'NO':>6} {'yes' if stopped else 'NO':>8}  "
+        f"{counts or 'none'}{'' if is_expected else '  UNEXPECTED'}"
     )
+    return row, is_expected
 
 
 def main() -> None:
@@ -181,9 +154,16 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.attacks) - set(ATTACKS):
         parser.error(f"there is no attack {', '.join(sorted(unknown))}: use {', '.join(ATTACKS)}")
-    print("attack          p95 alone    beside  ratio   failed  healthz ms  memory MB  alive  restarts", flush=True)
+    print(
+        "attack          p95 alone    beside  ratio   failed  healthz p99, worst, not 200  memory MB  alive  restarts  statuses",
+        flush=True,
+    )
+    all_expected = True
     for name in arguments.attacks or ATTACKS:
-        print(measure(name, arguments.seconds), flush=True)
+        row, is_expected = measure(name, arguments.seconds)
+        all_expected &= is_expected
+        print(row, flush=True)
+    sys.exit(0 if all_expected else 1)
 
 
 if __name__ == "__main__":

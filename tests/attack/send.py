@@ -1,17 +1,22 @@
-"""Sends one kind of costly requests until it is ended, as a client with a read or write key could.
+"""Sends one kind of costly requests until standard input ends, as a client with a read or write key could.
 
 python -m tests.attack.send conversions 8765
+
+It then prints how often each status was answered; 0 stands for a connection that the service closed.
 """
 
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import socket
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,125 +25,160 @@ HOST = "127.0.0.1"
 MEGABYTE = 1_000_000
 TIMEOUT_S = 60.0
 RETRY_S = 0.05
+CLOSED = 0
+REFUSED = frozenset({429, 503})  # too much to do now
 SENTENCE = {"tokens": ["wolf"] * 1_200, "labels": ["O"] * 1_200}
 
 
 def request(port: int, method: str, path: str, body: bytes) -> int:
-    """The status of the answer; 0 if the service closes the connection."""
+    """The status of the answer."""
     connection = http.client.HTTPConnection(HOST, port, timeout=TIMEOUT_S)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         answer.read()
     except (OSError, http.client.HTTPException):
-        return 0
+        return CLOSED
     else:
         return answer.status
     finally:
         connection.close()
 
 
-def repeat(send: Callable[[], Any], clients: int) -> None:
-    """So many clients, each of which sends again as soon as it has its answer."""
+class Attacker:
+    """Repeats requests and counts the statuses of their answers."""
 
-    def run() -> None:
-        while True:
-            if send() in (0, 429, 503):
-                time.sleep(RETRY_S)
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.statuses: Counter[int] = Counter()
 
-    threads = [threading.Thread(target=run, daemon=True) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    def repeat(self, send: Callable[[], int], clients: int) -> None:
+        """So many clients, each of which sends again as soon as it has its answer."""
+
+        def run() -> None:
+            while True:
+                status = send()
+                self.statuses[status] += 1
+                if status == CLOSED or status in REFUSED:
+                    time.sleep(RETRY_S)
+
+        for _ in range(clients):
+            threading.Thread(target=run, daemon=True).start()
+
+    def send_every(self, seconds: float, send: Callable[[], int]) -> None:
+        """At this interval, whether earlier requests are answered or not."""
+
+        def run() -> None:
+            self.statuses[send()] += 1
+
+        def start() -> None:
+            while True:
+                threading.Thread(target=run, daemon=True).start()
+                time.sleep(seconds)
+
+        threading.Thread(target=start, daemon=True).start()
 
 
-def send_label_maps(port: int) -> None:
+def exchange(port: int, parts: list[bytes]) -> int:
+    """Sends these bytes and waits for the status of an answer."""
+    try:
+        with socket.create_connection((HOST, port), timeout=TIMEOUT_S) as client:
+            for part in parts:
+                client.sendall(part)
+            answer = client.recv(65_536)
+    except OSError:
+        return CLOSED
+    return int(answer.split()[1]) if answer.startswith(b"HTTP/1.1 ") else CLOSED
+
+
+def send_label_maps(attacker: Attacker) -> None:
     body = json.dumps({"label_map": {f"LABEL-{n}": f"TYPE-{n}" for n in range(65_000)}}).encode()
-    repeat(lambda: request(port, "PATCH", "/v1/datasets/attack", body), 2)
+    attacker.repeat(lambda: request(attacker.port, "PATCH", "/v1/datasets/attack", body), 2)
 
 
-def send_conversions(port: int) -> None:
+def send_conversions(attacker: Attacker) -> None:
     annotations = [{"id": n, "result": []} for n in range(1_000)]
     body = json.dumps({"id": 1, "data": {"text": "word " * 39_000}, "annotations": annotations}).encode()
-    repeat(lambda: request(port, "POST", "/v1/score?format=label-studio", body), 6)
+    attacker.repeat(lambda: request(attacker.port, "POST", "/v1/score?format=label-studio", body), 6)
 
 
-def send_long_words(port: int) -> None:
+def send_long_words(attacker: Attacker) -> None:
     body = json.dumps({"tokens": ["a" * (15 * MEGABYTE)], "labels": ["O"]}).encode()
-    repeat(lambda: request(port, "POST", "/v1/score", body), 4)
+    attacker.repeat(lambda: request(attacker.port, "POST", "/v1/score", body), 4)
 
 
-def hold_back_bodies(port: int) -> None:
-    part = b" " * (16 * MEGABYTE - 1)
-
-    def hold() -> int:
-        try:
-            with socket.create_connection((HOST, port), timeout=TIMEOUT_S) as client:
-                head = f"POST /v1/score HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
-                client.sendall(f"{head}Content-Length: {16 * MEGABYTE}\r\n\r\n".encode())
-                client.sendall(part)
-                client.recv(65_536)
-        except OSError:
-            pass
-        return 0
-
-    repeat(hold, 100)
+def hold_back_bodies(attacker: Attacker) -> None:
+    head = f"POST /v1/score HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+    parts = [f"{head}Content-Length: {16 * MEGABYTE}\r\n\r\n".encode(), b" " * (16 * MEGABYTE - 1)]
+    attacker.repeat(lambda: exchange(attacker.port, parts), 100)
 
 
-def send_many_decisions(port: int) -> None:
-    request(port, "POST", "/v1/sentences", json.dumps({"id": "one", "tokens": ["Oslo"], "labels": ["B-PER"]}).encode())
-    numbers = iter(range(10**9))
+def send_many_decisions(attacker: Attacker) -> None:
+    """A hundred reviewers per request decide about one item, of which 20 may."""
+    port = attacker.port
+    flag_all = {"flag_policy": {"kind": "below", "cut": 2.0}}
+    assert request(port, "PATCH", "/v1/datasets/attack", json.dumps(flag_all).encode()) in (200, 201)
+    sentence = {"dataset": "attack", "id": "one", "tokens": ["Oslo"], "labels": ["B-PER"]}
+    while request(port, "GET", "/v1/review/attack/one", b"") != 200:
+        assert request(port, "POST", "/v1/sentences", json.dumps(sentence).encode()) == 202
+        time.sleep(0.2)
+    numbers = itertools.count()
 
     def send() -> int:
         first = next(numbers) * 100
-        decisions = [{"id": "one", "reviewer": f"reviewer {first + n}", "verdict": "ok"} for n in range(100)]
+        decisions = [
+            {"dataset": "attack", "id": "one", "reviewer": f"reviewer {first + n}", "verdict": "ok"} for n in range(100)
+        ]
         return request(port, "POST", "/v1/decisions", json.dumps({"decisions": decisions}).encode())
 
-    repeat(send, 2)
+    attacker.repeat(send, 2)
 
 
-def send_large_json(port: int) -> None:
+def send_large_json(attacker: Attacker) -> None:
     bodies = [
         json.dumps({"sentences": [SENTENCE] * 800}).encode(),
         b'{"tokens": [' + b"1," * (7 * MEGABYTE) + b'1], "labels": []}',
         b'{"sentences": [' + b"[]," * (5 * MEGABYTE) + b"[]]}",
         b"{" + b",".join(b'"%x":1' % n for n in range(1_400_000)) + b"}",
     ]
-    numbers = iter(range(10**9))
-    repeat(lambda: request(port, "POST", "/v1/score", bodies[next(numbers) % len(bodies)]), 8)
+    numbers = itertools.count()
+    attacker.repeat(lambda: request(attacker.port, "POST", "/v1/score", bodies[next(numbers) % len(bodies)]), 8)
 
 
-def open_halfway(port: int) -> None:
-    def hold() -> int:
-        try:
-            with socket.create_connection((HOST, port), timeout=TIMEOUT_S) as client:
-                client.sendall(b"POST /v1/score HTTP/1.1\r\nHost: ")
-                client.recv(65_536)
-        except OSError:
-            pass
-        return 0
-
-    repeat(hold, 1_200)
+def open_halfway(attacker: Attacker) -> None:
+    attacker.repeat(lambda: exchange(attacker.port, [b"POST /v1/score HTTP/1.1\r\nHost: "]), 1_200)
 
 
-def send_long_sentences(port: int) -> None:
+def send_long_sentences(attacker: Attacker) -> None:
     body = json.dumps({"tokens": ["wolf"] * 5_000, "labels": ["O"] * 5_000}).encode()
-    while True:
-        threading.Thread(target=request, args=(port, "POST", "/v1/score", body), daemon=True).start()
-        time.sleep(1.0)
+    attacker.send_every(1.0, lambda: request(attacker.port, "POST", "/v1/score", body))
 
 
-ATTACKS: dict[str, Callable[[int], None]] = {
-    "label-maps": send_label_maps,
-    "conversions": send_conversions,
-    "long-words": send_long_words,
-    "held-bodies": hold_back_bodies,
-    "decisions": send_many_decisions,
-    "large-json": send_large_json,
-    "half-open": open_halfway,
-    "long-sentences": send_long_sentences,
+@dataclass(frozen=True, slots=True)
+class Attack:
+    begin: Callable[[Attacker], None]
+    expected: frozenset[int]  # statuses that the service may answer
+
+
+ATTACKS: dict[str, Attack] = {
+    "label-maps": Attack(send_label_maps, frozenset({422})),
+    "conversions": Attack(send_conversions, frozenset({413, 422}) | REFUSED),
+    "long-words": Attack(send_long_words, frozenset({413, 422}) | REFUSED),
+    "held-bodies": Attack(hold_back_bodies, frozenset({408, CLOSED}) | REFUSED),
+    "decisions": Attack(send_many_decisions, frozenset({202, 409}) | REFUSED),
+    "large-json": Attack(send_large_json, frozenset({413, 422}) | REFUSED),
+    "half-open": Attack(open_halfway, frozenset({408, CLOSED}) | REFUSED),
+    "long-sentences": Attack(send_long_sentences, frozenset({200}) | REFUSED),
 }
 
+
+def main() -> None:
+    name, port = sys.argv[1], int(sys.argv[2])
+    attacker = Attacker(port)
+    ATTACKS[name].begin(attacker)
+    sys.stdin.read()
+    print(json.dumps(attacker.statuses))
+
+
 if __name__ == "__main__":
-    ATTACKS[sys.argv[1]](int(sys.argv[2]))
+    main()

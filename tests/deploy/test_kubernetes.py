@@ -157,9 +157,14 @@ def test_the_settings_are_those_there_are(documents: list[Document], name: str) 
             {"configMapRef": {"name": "labelwatch"}},
             {"secretRef": {"name": "labelwatch"}},
         ]
-        own = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container.get("env", ())}
-        assert own == ({"LABELWATCH_WORKER_ID": "metadata.name"} if component == "worker" else {})
-        settings = parse_settings({**config, **SECRET[name], **dict.fromkeys(own, "labelwatch-worker-0")})
+        own = {each["name"]: each.get("value", "labelwatch-worker-0") for each in container.get("env", ())}
+        fields = {
+            each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"]
+            for each in container.get("env", ())
+            if "value" not in each
+        }
+        assert fields == ({"LABELWATCH_WORKER_ID": "metadata.name"} if component == "worker" else {})
+        settings = parse_settings({**config, **SECRET[name], **own})
         assert settings.kafka is not None
         assert settings.metrics.open
         ports = {port for policy in documents if policy["kind"] == "NetworkPolicy" for port in egress(policy)}
@@ -183,12 +188,17 @@ def test_api_and_workers_are_probed_on_the_port_they_listen_on(documents: list[D
             continue
         (container,) = pod["containers"]
         assert container["args"] == [component]
-        assert container["ports"] == [{"name": "http", "containerPort": 8765}]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        name = "probes" if component == "api" else "http"
+        assert ports == ({"http": 8765, "probes": 8766} if component == "api" else {"http": 8765})
+        if component == "api":
+            variables = {each["name"]: each["value"] for each in container["env"]}
+            assert variables["LABELWATCH_API_METRICS_PORT"] == str(ports["probes"])
         probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
         assert {kind: (probe["path"], probe["port"]) for kind, probe in probes.items()} == {
-            "startup": ("/healthz", "http"),
-            "liveness": ("/healthz", "http"),
-            "readiness": ("/readyz", "http"),
+            "startup": ("/healthz", name),
+            "liveness": ("/healthz", name),
+            "readiness": ("/readyz", name),
         }
         assert pod["terminationGracePeriodSeconds"] >= 60
 

@@ -274,7 +274,8 @@ def test_health_and_metrics_on_a_port_of_their_own(harness: CommandHarness) -> N
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT) as probes,
     ):
         assert probes.get("/healthz").json() == {"status": "ok"}
-        assert probes.get("/readyz").json() == client.get("/readyz").json()
+        readiness = client.get("/readyz").json()
+        poll_until(probes, "/readyz", lambda answer: answer == readiness)
         assert "labelwatch_ready" in probes.get("/metrics").text
         assert probes.get("/v1/datasets").status_code == 404
         stop_process(process, signal.SIGTERM)

@@ -133,9 +133,8 @@ def test_the_worker_serves_metrics_and_readiness(harness: CommandHarness) -> Non
     port = find_free_port()
     worker = harness.start("worker", LABELWATCH_WORKER_METRICS_PORT=str(port), LABELWATCH_METRICS_ANNOTATORS="*")
     wait_until(lambda: read_position(harness) == 21, worker)
-    ready = get(port, "/readyz")
-    assert ready.status_code == 200
-    assert ready.json() == {
+    wait_until(lambda: get(port, "/readyz").status_code == 200, worker)
+    assert get(port, "/readyz").json() == {
         "ready": True,
         "conditions": dict.fromkeys(("worker", "log", "datasets", "state", "partitions", "models", "probes"), ""),
         "degraded": {},

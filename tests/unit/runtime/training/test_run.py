@@ -46,7 +46,9 @@ def test_it_serves_its_health_trains_beside_a_worker_and_ends_on_sigterm(harness
         while 'labelwatch_trainings_total{dataset="med",result="used"} 1.0' not in httpx.get(f"{address}/metrics").text:
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        assert httpx.get(f"{address}/readyz").status_code == 200
+        while httpx.get(f"{address}/readyz").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
         trainer.send_signal(signal.SIGTERM)
         _, err = trainer.communicate(timeout=WAIT_TIMEOUT_S)
         assert trainer.returncode == 0, err
