@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.api.http.joined_writes import JoinedWrites
 from service.api.http.problems import PROBLEM_MEDIA_TYPE, encode_problem, to_problem
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))
         if self.limits is not None:
             address = self.client[0] if self.client else ""
             if refusal := self.limits.open(address):
                 self._send_problem(503, refusal)
-                transport.close()
+                self.transport.close()
                 return
             self._address = address
         self._start_head_timer()
