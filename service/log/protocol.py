@@ -181,6 +181,15 @@ class PingableFollower(Protocol):
         """Sends a request to the log. Raises StreamError if no answer comes within a few seconds."""
 
 
+@runtime_checkable
+class TransactionalFollower(Protocol):
+    """A follower of a log whose transactions stay open while their writer is dead."""
+
+    @property
+    def waits_for_transaction(self) -> bool:
+        """Whether only records of transactions that have been open for a while are missing until it has caught up."""
+
+
 class Log(Protocol):
     """Appends to topics and follows them. Any thread may append; each follower belongs to one thread."""
 

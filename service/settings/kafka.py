@@ -19,6 +19,7 @@ COMPRESSION_MODULES = {
     "zstd": (("zstandard",), "kafka-python[zstd]"),
 }
 SASL_MODULES = {"GSSAPI": ("gssapi", "gssapi"), "AWS_MSK_IAM": ("botocore", "botocore")}
+MIN_ATTEMPT_TIMEOUT_MS = 3_000
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -43,7 +44,7 @@ class KafkaSettings(SettingsGroup):
         default="none", description="Compression of written messages"
     )
     session_timeout_ms: int = Field(
-        default=20_000,
+        default=10_000,
         ge=1_000,
         le=1_800_000,
         description="Milliseconds without a heartbeat after which the group removes a worker",
@@ -51,13 +52,13 @@ class KafkaSettings(SettingsGroup):
     heartbeat_interval_ms: int = Field(default=1_000, ge=100, description="Milliseconds between heartbeats")
     max_poll_interval_ms: int = Field(default=60_000, ge=2_000, description="Maximum milliseconds for one batch")
     transaction_timeout_ms: int = Field(
-        default=15_000,
+        default=10_000,
         ge=1_000,
         le=900_000,
         description="Milliseconds after which brokers abort an open transaction; above their fail-over time",
     )
     delivery_timeout_ms: int = Field(
-        default=12_000, ge=500, description="Milliseconds after which a message of a commit has failed"
+        default=8_000, ge=500, description="Milliseconds after which a message of a commit has failed"
     )
     request_timeout_ms: int = Field(
         default=15_000, ge=1_000, description="Milliseconds to wait for the answer of a broker"
@@ -66,6 +67,11 @@ class KafkaSettings(SettingsGroup):
     @property
     def servers(self) -> list[str]:
         return self.bootstrap_servers.split(",")
+
+    @property
+    def attempt_timeout_ms(self) -> int:
+        """The time-out of a request that is sent again after it: one to a broker that hangs, and one to its successor."""
+        return min(self.request_timeout_ms, max(MIN_ATTEMPT_TIMEOUT_MS, self.delivery_timeout_ms // 2))
 
     @property
     def uses_sasl(self) -> bool:

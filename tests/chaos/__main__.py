@@ -1,4 +1,7 @@
-"""Chaos runs: `python -m tests.chaos --seed 1 --runs 20 [--brokers 3]`. Prints one row per run; fails if one run fails."""
+"""Chaos runs: `python -m tests.chaos --seed 1 --runs 20 [--brokers 3]`. Prints one row per run; fails if one run fails.
+
+`python -m tests.chaos standstill --faults 20` measures how long a single fault delays a partition.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from tests.chaos import standstill
 from tests.chaos.kafka_chaos import ChaosReport, run_chaos
 from tests.chaos.plan import LONG_PROFILES, SHORT_PROFILES, FaultKind
 
@@ -35,6 +39,8 @@ def format_row(report: ChaosReport) -> str:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["standstill"]:
+        return standstill.main(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="seed of the first run; each further run adds one")
     parser.add_argument("--runs", type=int, default=1)

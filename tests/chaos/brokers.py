@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tests.kafka.broker import Cluster
 
+PREFERRED = 0  # the type of election
 OPEN_STATES = frozenset(
     {
         TransactionState.ONGOING,
@@ -87,6 +88,15 @@ class Brokers:
                 )
         except (KafkaUnavailableError, *TRANSIENT_ERRORS):
             return False
+
+    def elect_preferred_leaders(self) -> bool:
+        """Gives each broker its share of the partitions again. Returns whether that was possible."""
+        try:
+            with self._open_admin() as admin:
+                admin.elect_leaders(PREFERRED, raise_errors=False)
+        except TRANSIENT_ERRORS:
+            return False
+        return True
 
     def is_idle(self) -> bool:
         """Whether no transaction is open or about to be closed."""

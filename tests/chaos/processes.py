@@ -52,6 +52,7 @@ class WorkerProcesses:
     folder: Path
     environment: Mapping[str, str]
     identities: tuple[str | None, ...]
+    overrides: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # of the environment, by worker
     problems: list[str] = field(default_factory=list)
     exits: dict[str, int] = field(default_factory=dict)  # how often workers exited by themselves, by reason
     starts: int = 0
@@ -62,6 +63,7 @@ class WorkerProcesses:
         for number, identity in enumerate(self.identities):
             environment = {**os.environ, **self.environment}
             environment |= {"LABELWATCH_WORKER_ID": identity} if identity else {}
+            environment |= self.overrides.get(number, {})
             self._slots.append(WorkerSlot(f"worker {number}", environment, self.folder / f"worker-{number}.log"))
         self.supervise()
         return self

@@ -116,6 +116,14 @@ class LoadGenerator:
             ends[future.value.partition] = max(ends.get(future.value.partition, 0), future.value.offset + 1)
         return ends
 
+    def list_arrivals(self) -> dict[tuple[int, int], int]:
+        """The times of the acknowledged messages in milliseconds, by partition and offset."""
+        return {
+            (future.value.partition, future.value.offset): future.value.timestamp
+            for future in list(self._futures.values())
+            if future.succeeded()
+        }
+
     def finish(self) -> set[int]:
         """Stops sending. Returns the serial numbers of the acknowledged messages."""
         self._stop.set()

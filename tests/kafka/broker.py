@@ -30,7 +30,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 POM = Path(__file__).with_name("pom.xml")
 PACKAGES = {"java": "default-jre-headless", "mvn": "maven"}
@@ -120,12 +120,23 @@ def _make_cluster_id() -> str:
 class Cluster:
     """One or three brokers, numbered from 1, with their data in a folder."""
 
-    def __init__(self, folder: Path, *, brokers: int = 1, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        brokers: int = 1,
+        settings: dict[str, str] | None = None,
+        advertised_ports: Mapping[int, int] | None = None,
+    ) -> None:
+        """`advertised_ports`: by broker, the port of a proxy; the broker advertises it on a listener of its own."""
         self._folder = folder
         self._nodes = range(1, brokers + 1)
-        ports = find_free_ports(2 * brokers)
+        ports = find_free_ports(3 * brokers)
         self._ports = dict(zip(self._nodes, ports[:brokers], strict=True))
-        self._controllers = dict(zip(self._nodes, ports[brokers:], strict=True))
+        self._controllers = dict(zip(self._nodes, ports[brokers : 2 * brokers], strict=True))
+        # Of the listener behind the proxies.
+        self.proxied_ports = dict(zip(self._nodes, ports[2 * brokers :], strict=True))
+        self._advertised_ports = advertised_ports
         self._settings = settings or {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -179,14 +190,21 @@ class Cluster:
         replicas = 3 if len(self._nodes) >= 3 else 1
         min_isr = 2 if replicas == 3 else 1
         voters = ",".join(f"{other}@{HOST}:{port}" for other, port in self._controllers.items())
+        own = f"PLAINTEXT://{HOST}:{self._ports[node]}"
+        listeners, advertised, protocols = [own], [own], "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        if self._advertised_ports is not None:
+            listeners.append(f"PROXIED://{HOST}:{self.proxied_ports[node]}")
+            advertised.append(f"PROXIED://{HOST}:{self._advertised_ports[node]}")
+            protocols += ",PROXIED:PLAINTEXT"
         config = {
             "process.roles": "broker,controller",
             "node.id": node,
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{self._ports[node]},CONTROLLER://{HOST}:{self._controllers[node]}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self._ports[node]}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": ",".join((*listeners, f"CONTROLLER://{HOST}:{self._controllers[node]}")),
+            "advertised.listeners": ",".join(advertised),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": protocols,
             "log.dirs": data / "data",
             "num.network.threads": 2,
             "num.io.threads": 2,

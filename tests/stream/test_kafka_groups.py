@@ -12,10 +12,13 @@ from service.log.kafka.admin import (
     find_member_id,
     remove_group_member,
 )
+from service.log.kafka.reachability import Unreachable
 from tests.stream.runner import CountingWorker, has_partitions
 from tests.stream.steps import make_sentence_outputs, read_topic, wait_until
 
 if TYPE_CHECKING:
+    import pytest
+
     from service.log.kafka.log import KafkaLog
     from service.log.topics import Topics
     from service.settings.kafka import KafkaSettings
@@ -106,3 +109,38 @@ def test_partitions_that_are_added_are_assigned(
     wait_until(step, "a follower of the topic reads its new partition")
     follower.close()
     worker.shut_down()
+
+
+class FakeProbe:
+    """Says what the test says about the brokers."""
+
+    def __init__(self) -> None:
+        self.unreachable: Unreachable | None = None
+
+    def start(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_worker_that_cannot_reach_a_broker_leaves_its_partitions_to_another_one(
+    open_session: OpenSession, kafka_topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_session, probe = open_session("cut"), FakeProbe()
+    monkeypatch.setattr(cut_session, "_probe", probe)
+    cut, other = CountingWorker(cut_session, kafka_topics), CountingWorker(open_session("other"), kafka_topics)
+    cut.start()
+    wait_until(lambda: has_partitions(cut, {0, 1}), "the first worker has both partitions")
+    probe.unreachable = Unreachable(1, "broker:9092")
+    wait_until(lambda: any("no other worker" in warning for warning in cut_session.warnings), "it is alone, and stays")
+    assert has_partitions(cut, {0, 1})
+    other.start()
+    wait_until(lambda: has_partitions(other, {0, 1}), "the other worker has both partitions")
+    assert not cut.assigned
+    assert any("broker:9092" in warning for warning in cut_session.warnings)
+    probe.unreachable = None
+    wait_until(lambda: len(cut.assigned) == 1 and len(other.assigned) == 1, "they share the partitions")
+    assert cut_session.warnings == ()
+    for worker in (cut, other):
+        worker.shut_down()

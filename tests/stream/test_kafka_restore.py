@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
 from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import KafkaError
 
 from service.log.codec import to_position_key, to_position_value
-from service.log.kafka.admin import (
-    list_open_transactions,
-)
-from service.log.kafka.clients import send
+from service.log.kafka.admin import list_group_identities, list_open_transactions
+from service.log.kafka.clients import create_group_consumer, create_producer, send
+from service.log.kafka.dead_workers import DeadWorkerFencer
+from service.log.kafka.library_fixes.disposal import dispose
 from service.log.protocol import Output
 from tests.stream.steps import (
     list_values,
@@ -22,7 +25,6 @@ from tests.stream.steps import (
 )
 
 if TYPE_CHECKING:
-    import pytest
     from kafka import KafkaProducer
 
     from service.log.kafka.session import KafkaWorkerSession
@@ -95,3 +97,45 @@ def test_a_state_that_is_ahead_of_its_input_causes_a_warning(
         lambda: _has_warnings(session) and jobs[0].warned_at > first_warned_at, "the restore is retried and fails again"
     )
     assert len([message for message in caplog.messages if "the next offset in the state is 100" in message]) == 1
+
+
+def _open_transaction(settings: KafkaSettings, topic: str, transactional_id: str) -> KafkaProducer:
+    """A producer whose transaction the brokers would not abort during the test."""
+    patient = settings.model_copy(update={"transaction_timeout_ms": 600_000})
+    producer = create_producer(patient, transactional_id=transactional_id)
+    producer.init_transactions()
+    producer.begin_transaction()
+    send(producer, Output(topic, b"seen", b"1", partition=0)).get(60)
+    return producer
+
+
+def test_a_restore_aborts_the_transaction_of_a_dead_worker(
+    open_session: OpenSession, kafka_settings: KafkaSettings, kafka_topics: Topics, group: str
+) -> None:
+    dead = _open_transaction(kafka_settings, kafka_topics.state, f"{kafka_topics.prefix}{group}.gone")
+    session = open_session()
+    assignments = wait_for_assignment(session)
+    assert assignments[0].state == {}
+    with pytest.raises(KafkaError):
+        dead.commit_transaction()
+    dispose(dead)
+
+
+def test_the_transaction_of_a_member_of_the_group_is_left_alone(
+    kafka_settings: KafkaSettings, kafka_topics: Topics, group: str
+) -> None:
+    id_prefix = f"{kafka_topics.prefix}{group}."
+    with closing(create_group_consumer(kafka_settings, group=group, worker_id=None, identity="living")) as member:
+        member.subscribe([kafka_topics.sentences])
+        fencer = DeadWorkerFencer(kafka_settings, group=group, id_prefix=id_prefix)
+
+        def is_member() -> bool:
+            member.poll(timeout_ms=100)
+            return "living" in list_group_identities(kafka_settings, group=group)
+
+        wait_until(is_member, "it is a member")
+        assert not fencer.fence(kafka_topics.state, 0)
+        living = _open_transaction(kafka_settings, kafka_topics.state, f"{id_prefix}living")
+        assert fencer.fence(kafka_topics.state, 0)
+        living.commit_transaction()
+        living.close(timeout=10)

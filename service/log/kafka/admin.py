@@ -12,7 +12,7 @@ from kafka.errors import InvalidReplicationFactorError, NoError, TopicAlreadyExi
 
 from service.errors import StreamError
 from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error
-from service.log.kafka.clients import create_admin_client, create_consumer
+from service.log.kafka.clients import create_admin_client, create_consumer, parse_client_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,10 +48,10 @@ class TopicReport:
 
 
 @contextmanager
-def _admin(settings: KafkaSettings) -> Iterator[KafkaAdminClient]:
+def _admin(settings: KafkaSettings, **overrides: object) -> Iterator[KafkaAdminClient]:
     """Yields an admin client. Its errors become `StreamError` and name the brokers."""
     try:
-        with create_admin_client(settings) as client:
+        with create_admin_client(settings, **overrides) as client:
             yield client
     except CLIENT_ERRORS as error:
         raise StreamError(f"Kafka at {settings.bootstrap_servers}: {describe_error(error)}") from error
@@ -186,9 +186,22 @@ def count_brokers(settings: KafkaSettings) -> int:
 
 def find_member_id(settings: KafkaSettings, *, group: str, worker_id: str) -> str | None:
     """Returns the id of the member that has the worker id (group.instance.id) at this moment."""
-    with _admin(settings) as client:
-        members = client.describe_groups([group])[group]["members"]
+    members = _describe_members(settings, group)
     return next((str(member["member_id"]) for member in members if member["group_instance_id"] == worker_id), None)
+
+
+def list_group_identities(settings: KafkaSettings, *, group: str) -> set[str | None]:
+    """Returns the identities of the members, as `build_client_id` names them; None for one that has no name."""
+    return {
+        member["group_instance_id"] or parse_client_id(str(member["client_id"]))
+        for member in _describe_members(settings, group)
+    }
+
+
+def _describe_members(settings: KafkaSettings, group: str) -> Sequence[Mapping[str, str | None]]:
+    with _admin(settings, request_timeout_ms=settings.attempt_timeout_ms) as client:
+        members: Sequence[Mapping[str, str | None]] = client.describe_groups([group])[group]["members"]
+    return members
 
 
 def remove_group_member(settings: KafkaSettings, *, group: str, worker_id: str) -> bool:
@@ -205,15 +218,23 @@ def remove_group_member(settings: KafkaSettings, *, group: str, worker_id: str) 
 
 def list_open_transactions(settings: KafkaSettings, topic: str, partition: int) -> list[str]:
     """Describes the producers that have an open transaction on a partition."""
+    return [
+        f"{name or 'an unknown id'} (producer {producer_id})"
+        for producer_id, name in find_open_transactions(settings, topic, partition).items()
+    ]
+
+
+def find_open_transactions(settings: KafkaSettings, topic: str, partition: int) -> dict[int, str | None]:
+    """Returns the producers that have an open transaction on a partition, with their transactional ids."""
     topic_partition = TopicPartition(topic, partition)
-    with _admin(settings) as client:
+    with _admin(settings, request_timeout_ms=settings.attempt_timeout_ms) as client:
         producers = client.describe_producers([topic_partition])[topic_partition].active_producers
         open_ids = [producer.producer_id for producer in producers if producer.current_transaction_start_offset >= 0]
         if not open_ids:
-            return []
+            return {}
         listed = client.list_transactions(producer_id_filters=open_ids)
     names = {row.producer_id: row.transactional_id for rows in listed.values() for row in rows}
-    return [f"{names.get(producer_id, 'an unknown id')} (producer {producer_id})" for producer_id in open_ids]
+    return {producer_id: names.get(producer_id) for producer_id in open_ids}
 
 
 def fetch_offset_ranges(settings: KafkaSettings, topic: str) -> dict[int, tuple[int, int]]:

@@ -67,9 +67,19 @@ def create_consumer(
 ) -> KafkaConsumer:
     """Creates a consumer without a group, unless `overrides` name one. It never commits offsets by itself."""
     defaults = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "allow_auto_create_topics": False}
-    return KafkaConsumer(
-        **build_client_config(settings), **(defaults | overrides), isolation_level=isolation, metrics_enabled=False
-    )
+    config = build_client_config(settings) | defaults | overrides
+    return KafkaConsumer(**config, isolation_level=isolation, metrics_enabled=False)
+
+
+def build_client_id(identity: str) -> str:
+    """The client id of a worker in its group. Other workers find out by it who is alive."""
+    return f"{CLIENT_ID}-{identity}"
+
+
+def parse_client_id(client_id: str) -> str | None:
+    """The identity in a client id; none if it has none."""
+    prefix, _, identity = client_id.partition("-")
+    return identity if prefix == CLIENT_ID and identity else None
 
 
 def create_group_consumer(
@@ -77,6 +87,7 @@ def create_group_consumer(
     *,
     group: str,
     worker_id: str | None,
+    identity: str | None = None,
     assignor: type[AbstractPartitionAssignor] = SortedRangeAssignor,
 ) -> KafkaConsumer:
     """Creates a consumer of a group.
@@ -85,6 +96,7 @@ def create_group_consumer(
     """
     return create_consumer(
         settings,
+        client_id=build_client_id(identity) if identity else CLIENT_ID,
         group_id=group,
         group_instance_id=worker_id,
         auto_offset_reset="none",
@@ -92,6 +104,7 @@ def create_group_consumer(
         session_timeout_ms=settings.session_timeout_ms,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
         max_poll_interval_ms=settings.max_poll_interval_ms,
+        request_timeout_ms=settings.attempt_timeout_ms,
     )
 
 
@@ -114,13 +127,14 @@ def create_producer(settings: KafkaSettings, *, transactional_id: str | None = N
             "transactional_id": transactional_id,
             "transaction_timeout_ms": settings.transaction_timeout_ms,
             "delivery_timeout_ms": settings.delivery_timeout_ms,
-            "request_timeout_ms": min(settings.request_timeout_ms, settings.delivery_timeout_ms),
+            "request_timeout_ms": settings.attempt_timeout_ms,
+            "max_block_ms": settings.attempt_timeout_ms,
         }
     return KafkaProducer(**config)
 
 
-def create_admin_client(settings: KafkaSettings) -> KafkaAdminClient:
-    return KafkaAdminClient(**build_client_config(settings))
+def create_admin_client(settings: KafkaSettings, **overrides: object) -> KafkaAdminClient:
+    return KafkaAdminClient(**(build_client_config(settings) | overrides))
 
 
 def send(producer: KafkaProducer, output: Output) -> FutureRecordMetadata:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_POLL_RECORDS = 2_000
 PING_TIMEOUT_MS = 3_000
+STABLE_ENDS_INTERVAL_S = 0.3
+TRANSACTION_GRACE_S = 0.5  # a live writer ends its transaction within this time
 POLL_TIMEOUT_MS = 50  # until the follower has caught up; from then on a poll returns what has been fetched
 
 
@@ -37,6 +40,8 @@ class KafkaFollower:
         self._consumer: KafkaConsumer | None = None
         self._next_offsets: dict[TopicPartition, int] = {}
         self._remaining_ends: dict[TopicPartition, int] = {}
+        self._waiting_since: float | None = None  # for transactions only
+        self._stable_ends_at = 0.0
         try:
             self._remaining_ends = self._fetch_end_offsets()
         except BaseException:
@@ -84,11 +89,27 @@ class KafkaFollower:
                 for partition, end in self._remaining_ends.items()
                 if not _has_reached(consumer, partition, end)
             }
+            self._update_waiting(consumer)
         except CLIENT_ERRORS as error:
             self.close()
             raise StreamError(f"{self._topic} can't be followed: {describe_error(error)}") from error
         self._next_offsets |= {partition: messages[-1].offset + 1 for partition, messages in polled.items()}
         return [record for messages in polled.values() for record in to_records(messages)]
+
+    def _update_waiting(self, consumer: KafkaConsumer) -> None:
+        """Notes since when the follower is at the last stable offset of every partition."""
+        now = time.monotonic()
+        if not self._remaining_ends:
+            self._waiting_since = None
+        elif now - self._stable_ends_at >= STABLE_ENDS_INTERVAL_S:
+            self._stable_ends_at = now
+            ends = consumer.end_offsets(sorted(self._remaining_ends), timeout_ms=PING_TIMEOUT_MS)
+            at_end = all(_has_reached(consumer, partition, end) for partition, end in ends.items())
+            self._waiting_since = (self._waiting_since or now) if at_end else None
+
+    @property
+    def waits_for_transaction(self) -> bool:
+        return self._waiting_since is not None and time.monotonic() - self._waiting_since >= TRANSACTION_GRACE_S
 
     def ping(self) -> None:
         """Asks for end offsets: a poll without a broker returns nothing and raises no error."""

@@ -25,7 +25,7 @@ from kafka.errors import (
 from kafka.structs import MemberState
 
 from service.errors import StreamError
-from service.log.kafka.admin import find_member_id
+from service.log.kafka.admin import find_member_id, list_group_identities, remove_group_member
 from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error, describe_missing_topic
 from service.log.kafka.clients import create_group_consumer
 from service.log.kafka.library_fixes.assignor import SortedRangeAssignor
@@ -112,17 +112,21 @@ class GroupConsumer:
         *,
         group: str,
         worker_id: str | None,
+        identity: str | None = None,
         assignor: type[AbstractPartitionAssignor] = SortedRangeAssignor,
     ) -> None:
+        """`identity`: by which other workers recognize this one; the worker id if it has one."""
         self._settings = settings
         self._assignor = assignor
         self._topic = topic
         self._group = group
         self._worker_id = worker_id
+        self._identity = identity
         self._consumer: KafkaConsumer | None = None
         self._events: deque[RebalanceEvent] = deque()
         self._last_member_id: str | None = None  # of the last stable generation
         self._polled_at = time.monotonic()
+        self.absent = False  # it has left the group, until `rejoin`
         self.warning = ""
 
     @property
@@ -136,7 +140,7 @@ class GroupConsumer:
 
     def poll(self, *, max_records: int, timeout: float) -> Mapping[int, Sequence[ConsumerRecord]]:
         """Returns messages by partition. Raises `OffsetLostError`, `FencedError`, or `StreamError` if a retry can't help."""
-        if not self._owns_identity():
+        if self.absent or not self._owns_identity():
             time.sleep(min(timeout, RETRY_INTERVAL_S))
             return {}
         try:
@@ -173,7 +177,11 @@ class GroupConsumer:
     def _ensure_consumer(self) -> KafkaConsumer:
         if self._consumer is None:
             consumer = create_group_consumer(
-                self._settings, group=self._group, worker_id=self._worker_id, assignor=self._assignor
+                self._settings,
+                group=self._group,
+                worker_id=self._worker_id,
+                identity=self._identity,
+                assignor=self._assignor,
             )
             try:
                 self._subscribe(consumer)
@@ -192,11 +200,38 @@ class GroupConsumer:
     def _discard_consumer(self, error: Exception) -> None:
         """The next poll joins again. All partitions are revoked until then."""
         self._warn(f"{self._topic} can't be read, retrying with a new consumer: {describe_error(error)}")
+        self._close_and_revoke()
+
+    def _close_and_revoke(self) -> None:
         if self._consumer is not None:
             revoked = _get_numbers(self._consumer.assignment())
             self.close()
             self._last_member_id = None
             self._events.append(RebalanceEvent("revoked", revoked))
+
+    # -- absence ---------------------------------------------------------------------------------------------------
+
+    def leave(self, reason: str) -> None:
+        """Leaves the group, if there is another worker to take over. Raises StreamError if the group does not answer."""
+        if self.absent or self._consumer is None:
+            return
+        if not self._has_other_members():
+            self._warn(f"{reason}; no other worker can take over")
+            return
+        self._warn(f"{reason}: the partitions are left to other workers")
+        self.absent = True
+        self._close_and_revoke()
+        if self._worker_id is not None:
+            remove_group_member(self._settings, group=self._group, worker_id=self._worker_id)
+
+    def _has_other_members(self) -> bool:
+        return len(list_group_identities(self._settings, group=self._group)) > 1
+
+    def rejoin(self) -> None:
+        """Joins again with the next poll."""
+        if self.absent:
+            logger.info("the worker joins its group again")
+        self.absent, self.warning = False, ""
 
     def _warn(self, warning: str) -> None:
         if warning != self.warning:

@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING
 
 from kafka import OffsetAndMetadata, TopicPartition
 
+from service.errors import StreamError
 from service.log.codec import to_position_key, to_position_value
 from service.log.kafka.batching import take_fairly
 from service.log.kafka.clients import to_records
+from service.log.kafka.dead_workers import DeadWorkerFencer
 from service.log.kafka.follower import KafkaFollower, follow
 from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError
 from service.log.kafka.library_fixes.watchdog import Watchdog
 from service.log.kafka.log import KafkaLog
+from service.log.kafka.reachability import KafkaCluster, ReachabilityProbe
 from service.log.kafka.state_restore import RESTORE_GRACE_S, RestoredPartition, StateRestorer
 from service.log.kafka.transactional_producer import TransactionalProducer
 from service.log.protocol import (
@@ -51,6 +54,7 @@ RESTORE_POLL_TIMEOUT_S = 0.1  # while every partition is being restored
 COMMITTED_TIMEOUT_MS = 1_000
 PAUSED_END_INTERVAL_S = 5.0
 PAUSED_END_TIMEOUT_MS = 1_000
+MAX_ABSENCE_S = 60.0  # then the worker tries again: it may be the only one left
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +82,18 @@ class KafkaWorkerSession(KafkaLog):
         super().__init__(settings)
         self._topics = topics
         self._watchdog = watchdog or Watchdog()
-        self._consumer = GroupConsumer(settings, topics.sentences, group=group, worker_id=worker_id)
+        identity, id_prefix = worker_id or uuid.uuid4().hex, f"{topics.prefix}{group}."
+        self._consumer = GroupConsumer(settings, topics.sentences, group=group, worker_id=worker_id, identity=identity)
         self._producer = TransactionalProducer(
             settings,
-            transactional_id=f"{topics.prefix}{group}.{worker_id or uuid.uuid4().hex}",
+            transactional_id=f"{id_prefix}{identity}",
             can_claim_id=self._consumer.can_claim_id,
             watchdog=self._watchdog,
         )
-        self._restorer = StateRestorer(settings, topics, restore_grace_s=restore_grace_s)
+        fencer = DeadWorkerFencer(settings, group=group, id_prefix=id_prefix)
+        self._restorer = StateRestorer(settings, topics, fence=fencer.fence, restore_grace_s=restore_grace_s)
+        self._probe = ReachabilityProbe(lambda: KafkaCluster(settings))
+        self._left_at = 0.0
         self._epoch = 0  # increases when batches that were read before must not be committed any more
         self._assigned: set[int] = set()
         self._reported: set[int] = set()  # partitions that `poll_rebalance` has returned as assigned
@@ -114,6 +122,7 @@ class KafkaWorkerSession(KafkaLog):
         return joined and not self._consumer.rebalance_pending and not self._restorer.pending_partitions
 
     def poll_rebalance(self) -> Rebalance:
+        self._give_way()
         revoked = self._apply_rebalance_events()
         assigned: list[PartitionAssignment] = []
         # The producer comes first: it aborts the worker's own open transaction, which the restore would wait for.
@@ -121,6 +130,20 @@ class KafkaWorkerSession(KafkaLog):
             timeout = 0.0 if self._next_offsets else RESTORE_POLL_TIMEOUT_S
             assigned = [self._resume_partition(restored) for restored in self._restorer.step(timeout)]
         return Rebalance(assigned, revoked)
+
+    def _give_way(self) -> None:
+        """Leaves the partitions to other workers while this one can't reach a broker that they can."""
+        self._probe.start()
+        unreachable = self._probe.unreachable
+        try:
+            if self._consumer.absent:
+                if unreachable is None or time.monotonic() - self._left_at >= MAX_ABSENCE_S:
+                    self._consumer.rejoin()
+            elif unreachable is not None and self._assigned:
+                self._consumer.leave(str(unreachable))
+                self._left_at = time.monotonic()
+        except StreamError as error:
+            logger.warning("the group could not be left: %s", error)
 
     def _apply_rebalance_events(self) -> list[int]:
         """Starts to restore assigned partitions. Returns the revoked ones that the caller knows as assigned."""
@@ -328,4 +351,5 @@ class KafkaWorkerSession(KafkaLog):
         self._consumer.close()
         self._restorer.close()
         self._watchdog.close()
+        self._probe.close()
         super().close()

@@ -2,6 +2,7 @@
 
 The end of a state partition is fetched as read_uncommitted, and the partition is read to there as read_committed. That
 waits for an open transaction of the previous owner. Reading to the last stable offset only could miss its last commit.
+If the previous owner is dead, its transaction is aborted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
 
 from service.errors import StreamError
 from service.log.codec import parse_position, to_position_key
@@ -34,7 +36,9 @@ logger = logging.getLogger(__name__)
 
 RESTORE_GRACE_S = 30.0  # after the transaction time-out
 OFFSETS_TIMEOUT_MS = 1_000  # the longest time that a partition without a leader delays the others
-RETRY_INTERVAL_S = 2.0
+RETRY_INTERVAL_S = 0.5
+FENCE_INTERVAL_S = 1.0  # a worker that only lost the partition ends its transaction within this time
+MAX_SILENCE_S = 3.0
 MAX_POLL_RECORDS = 5_000
 
 
@@ -48,8 +52,13 @@ class RestoreJob:
     source_start: int = 0
     source_end: int = 0
     retry_at: float = 0.0
+    progress_at: float = 0.0  # when its last message was read
+    fence_at: float = 0.0  # when to look for transactions of dead workers
     warned_at: float = 0.0
     warning: str = ""
+
+    def note_progress(self, now: float) -> None:
+        self.progress_at, self.fence_at = now, now + FENCE_INTERVAL_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +75,13 @@ class StateRestorer:
         settings: KafkaSettings,
         topics: Topics,
         *,
+        fence: Callable[[str, int], bool],
         restore_grace_s: float = RESTORE_GRACE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._topics = topics
+        self._fence = fence
         self._warn_after_s = settings.transaction_timeout_ms / 1000 + restore_grace_s
         self._clock = clock
         self._jobs: dict[int, RestoreJob] = {}
@@ -105,6 +116,8 @@ class StateRestorer:
             self._start_over(error)
             return []
         self._warn_about_slow_jobs()
+        if not self._jobs:
+            self.close()  # later the partitions have other leaders, or one of the brokers hangs
         return restored
 
     # -- offsets ---------------------------------------------------------------------------------------------------
@@ -123,15 +136,16 @@ class StateRestorer:
                     self._start_jobs([partition])
                 except CLIENT_ERRORS as error:
                     self._jobs[partition].retry_at = self._clock() + RETRY_INTERVAL_S
+                    self._close_offset_consumer()
                     logger.warning(
                         "partition %d: can't fetch its offsets, retrying: %s", partition, describe_error(error)
                     )
 
     def _start_jobs(self, partitions: list[int]) -> None:
         if self._offset_consumer is None:
-            self._offset_consumer = create_consumer(self._settings, isolation="read_uncommitted")
+            self._offset_consumer = self._create_consumer("read_uncommitted")
         if self._consumer is None:
-            self._consumer = create_consumer(self._settings)
+            self._consumer = self._create_consumer("read_committed")
         state = {partition: TopicPartition(self._topics.state, partition) for partition in partitions}
         source = {partition: TopicPartition(self._topics.sentences, partition) for partition in partitions}
         both = [*state.values(), *source.values()]
@@ -153,6 +167,12 @@ class StateRestorer:
             job = self._jobs[partition]
             job.state.clear()
             job.end_offset, job.source_start, job.source_end = state_end, source_start, source_end
+            job.note_progress(self._clock())
+
+    def _create_consumer(self, isolation: str) -> KafkaConsumer:
+        return create_consumer(
+            self._settings, isolation=isolation, request_timeout_ms=self._settings.attempt_timeout_ms
+        )
 
     def _assign(self, consumer: KafkaConsumer, extra: Iterable[int] = ()) -> None:
         partitions = {partition for partition, job in self._jobs.items() if job.end_offset is not None} | set(extra)
@@ -168,7 +188,9 @@ class StateRestorer:
         polled = consumer.poll(timeout_ms=int(timeout * 1000), max_records=MAX_POLL_RECORDS)
         for topic_partition, messages in polled.items():
             if topic_partition.partition in reading:
-                _apply_messages(messages, self._jobs[topic_partition.partition].state)
+                job = self._jobs[topic_partition.partition]
+                _apply_messages(messages, job.state)
+                job.note_progress(self._clock())
         restored = []
         for partition in reading:
             position = consumer.position(TopicPartition(self._topics.state, partition), timeout_ms=0)
@@ -177,7 +199,19 @@ class StateRestorer:
                 restored.append(self._finish_job(partition, self._jobs.pop(partition)))
         if restored:
             self._assign(consumer)
+        self._unblock_jobs()
         return [partition for partition in restored if partition is not None]
+
+    def _unblock_jobs(self) -> None:
+        """Aborts the transactions of dead workers. Without an open transaction the client itself is stuck."""
+        for partition, job in self._jobs.items():
+            if job.end_offset is None or self._clock() < job.fence_at:
+                continue
+            blocked = self._fence(self._topics.state, partition)
+            job.fence_at = self._clock() + FENCE_INTERVAL_S
+            silent_s = self._clock() - job.progress_at
+            if not blocked and silent_s > MAX_SILENCE_S:
+                raise KafkaTimeoutError(f"partition {partition}: no message of its state for {silent_s:.0f} s")
 
     def _finish_job(self, partition: int, job: RestoreJob) -> RestoredPartition | None:
         position = job.state.pop(to_position_key(partition), None)
@@ -223,12 +257,21 @@ class StateRestorer:
             job.end_offset, job.retry_at = None, self._clock() + RETRY_INTERVAL_S
             job.state.clear()
 
+    def _close_offset_consumer(self) -> None:
+        """A new one asks another broker who leads the partitions."""
+        _close_client(self._offset_consumer)
+        self._offset_consumer = None
+
     def close(self) -> None:
-        for client in (self._consumer, self._offset_consumer):
-            if client is not None:
-                with contextlib.suppress(*CLIENT_ERRORS):
-                    client.close(autocommit=False)
-        self._consumer = self._offset_consumer = None
+        self._close_offset_consumer()
+        _close_client(self._consumer)
+        self._consumer = None
+
+
+def _close_client(client: KafkaConsumer | None) -> None:
+    if client is not None:
+        with contextlib.suppress(*CLIENT_ERRORS):
+            client.close(autocommit=False)
 
 
 def _apply_messages(messages: Iterable[ConsumerRecord], state: dict[bytes, bytes]) -> None:

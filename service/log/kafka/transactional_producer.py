@@ -16,6 +16,7 @@ from service.errors import StreamError
 from service.log.kafka.client_errors import CLIENT_ERRORS, WORKER_FENCED_ERRORS, describe_error, is_caused_by
 from service.log.kafka.clients import PRODUCER_CLOSE_TIMEOUT_S, create_producer, send
 from service.log.kafka.library_fixes.disposal import dispose
+from service.log.kafka.library_fixes.transaction_deadline import TransactionDeadline
 from service.log.protocol import CommitRefused, FencedError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RETRY_INTERVAL_S = 1.0
+RETRY_INTERVAL_S = 0.3
 
 
 class TransactionalProducer:
@@ -95,21 +96,22 @@ class TransactionalProducer:
             raise CommitRefused(self.warning or "there is no producer yet")
         futures: list[FutureRecordMetadata] = []
         self._may_be_open = True
+        deadline = TransactionDeadline(self._settings.transaction_timeout_ms / 1000)
         try:
             with self._watchdog.watching() as step:
                 step("begin")
                 producer.begin_transaction()
                 futures += (send(producer, output) for output in outputs)
                 step("flush")
-                producer.flush(timeout=self._settings.delivery_timeout_ms / 1000)
+                producer.flush(timeout=min(deadline.remaining_s, self._settings.delivery_timeout_ms / 1000))
                 # commit_transaction() succeeds even if a message was not delivered: check every future first.
                 for future in futures:
                     future.get(timeout=0)
                 if offsets:
                     step("send_offsets_to_transaction")
-                    producer.send_offsets_to_transaction(dict(offsets), group)
+                    deadline.send_offsets(producer, offsets, group)
                 step("commit_transaction")
-                producer.commit_transaction()
+                deadline.commit(producer)
         except Exception as error:
             self.discard()
             if is_caused_by(error, WORKER_FENCED_ERRORS, futures):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from service.contracts import is_dataset_name
 from service.errors import NewerStateError, StateError
@@ -74,8 +74,9 @@ def read_state_record(
         if part not in MEMORY_PARTS:
             raise _describe_unreadable(topic, key, f"{part[:80]!r} is not a part of a memory")
         return None if partition in skip else MemoryRecord(partition, StatsKey(dataset, stats_key), part, value)
+    source = _Source(topic, key, value)
     for read in (_read_annotator_record, _read_arrivals_record, _read_batches_record):
-        record = read(topic, key, value, skip)
+        record = read(source, skip)
         if record is not None:
             return None if record.partition in skip else record
     try:
@@ -85,54 +86,42 @@ def read_state_record(
     if parsed is None or parsed[0] in skip:
         return None
     partition, dataset, stats_key = parsed
-    _check_dataset(topic, key, dataset)
-    return StateRecord(
-        partition,
-        StatsKey(dataset, stats_key),
-        None if value is None else _read_value(RunningStats.restore, topic, key, value, dataset=dataset),
-    )
+    stats = source.restore(RunningStats.restore, partition, dataset, skip)
+    return StateRecord(partition, StatsKey(dataset, stats_key), stats)
 
 
-def _read_annotator_record(
-    topic: str, key: bytes | None, value: bytes | None, skip: Container[int]
-) -> AnnotatorRecord | None:
-    parsed = parse_annotator_key(key or b"")
+def _read_annotator_record(source: _Source, skip: Container[int]) -> AnnotatorRecord | None:
+    parsed = parse_annotator_key(source.key or b"")
     if parsed is None:
         return None
     partition, dataset, stats_key, name = parsed
-    _check_dataset(topic, key, dataset)
-    sums = None
-    if value is not None and partition not in skip:
-        sums = _read_value(AnnotatorSums.restore, topic, key, value, dataset=dataset)
+    sums = source.restore(AnnotatorSums.restore, partition, dataset, skip)
     return AnnotatorRecord(partition, StatsKey(dataset, stats_key), name, sums)
 
 
-def _read_arrivals_record(
-    topic: str, key: bytes | None, value: bytes | None, skip: Container[int]
-) -> ArrivalsRecord | None:
-    parsed = parse_arrivals_key(key or b"")
-    if parsed is None:
-        return None
-    partition, dataset = parsed
-    _check_dataset(topic, key, dataset)
-    counts = None
-    if value is not None and partition not in skip:
-        counts = _read_value(ArrivalCounts.restore, topic, key, value, dataset=dataset)
-    return ArrivalsRecord(partition, dataset, counts)
+def _read_arrivals_record(source: _Source, skip: Container[int]) -> ArrivalsRecord | None:
+    parsed = parse_arrivals_key(source.key or b"")
+    return None if parsed is None else ArrivalsRecord(*parsed, source.restore(ArrivalCounts.restore, *parsed, skip))
 
 
-def _read_batches_record(
-    topic: str, key: bytes | None, value: bytes | None, skip: Container[int]
-) -> BatchesRecord | None:
-    parsed = parse_batches_key(key or b"")
-    if parsed is None:
-        return None
-    partition, dataset = parsed
-    _check_dataset(topic, key, dataset)
-    counts = None
-    if value is not None and partition not in skip:
-        counts = _read_value(DatasetBatches.restore, topic, key, value, dataset=dataset)
-    return BatchesRecord(partition, dataset, counts)
+def _read_batches_record(source: _Source, skip: Container[int]) -> BatchesRecord | None:
+    parsed = parse_batches_key(source.key or b"")
+    return None if parsed is None else BatchesRecord(*parsed, source.restore(DatasetBatches.restore, *parsed, skip))
+
+
+class _Source(NamedTuple):
+    """A record as it stands in its topic."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+
+    def restore(self, restore: Callable[[object], T], partition: int, dataset: str, skip: Container[int]) -> T | None:
+        """The value; None for a tombstone, or a partition to skip."""
+        _check_dataset(self.topic, self.key, dataset)
+        if self.value is None or partition in skip:
+            return None
+        return _read_value(restore, self.topic, self.key, self.value, dataset=dataset)
 
 
 def _check_dataset(topic: str, key: bytes | None, dataset: str) -> None:

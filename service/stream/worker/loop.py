@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 
 from service.contracts.defaults import BATCH_RECORDS
 from service.datasets.waiting import WaitingDatasets, explain_waiting
-from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
+from service.log.protocol import (
+    MAX_BATCH_BYTES,
+    CommitRefused,
+    PartitionAssignment,
+    Record,
+    TransactionalFollower,
+)
 from service.stream.state.annotators import AnnotatorRecord
 from service.stream.state.memories import MemoryRecord
 from service.stream.state.reader import apply_state_record, check_memories, read_state_record
@@ -110,8 +116,12 @@ class Worker:
                 self._update_waiting()
 
     def _catch_up(self, settings: Follower, states: Follower, stop: threading.Event) -> None:
-        """Reads all settings and the statistics of all partitions, before the first sentence is judged."""
-        while not stop.is_set() and not (settings.caught_up and states.caught_up):
+        """Reads all settings and the statistics of all partitions, before the first sentence is judged.
+
+        It does not wait for a transaction that a dead worker left open: it may be this worker's own, which is aborted when
+        it joins its group.
+        """
+        while not stop.is_set() and not (settings.caught_up and _is_current(states)):
             settings_records, state_records = settings.poll(), states.poll()
             self._datasets.apply_records(settings_records)
             self.apply_state_records(state_records)
@@ -312,6 +322,10 @@ class Worker:
                 if not state_record.is_tombstone:
                     self._datasets.register_existing([state_record.dataset])
         self.snapshot = draft.to_snapshot()
+
+
+def _is_current(states: Follower) -> bool:
+    return states.caught_up or (isinstance(states, TransactionalFollower) and states.waits_for_transaction)
 
 
 def _iter_headers(batch: RecordBatch) -> Iterator[Headers]:

@@ -36,9 +36,9 @@ def build_settings(**fields: object) -> KafkaSettings:
         ({"security_protocol": "SSL", "ssl_cafile": "no/ca.pem"}, "ssl_cafile", "no/ca.pem is not a file"),
         ({"security_protocol": "SSL", "ssl_password": "p"}, "ssl_password", "set ssl_certfile as well"),
         ({"compression_type": "brotli"}, "compression_type", "'none', 'gzip'"),
-        ({"heartbeat_interval_ms": 8_000}, "heartbeat_interval_ms", "a third of session_timeout_ms"),
+        ({"heartbeat_interval_ms": 4_000}, "heartbeat_interval_ms", "a third of session_timeout_ms"),
         ({"transaction_timeout_ms": 31_000}, "transaction_timeout_ms", "half of max_poll_interval_ms (60000)"),
-        ({"delivery_timeout_ms": 15_000}, "delivery_timeout_ms", "below transaction_timeout_ms (15000)"),
+        ({"delivery_timeout_ms": 15_000}, "delivery_timeout_ms", "below transaction_timeout_ms (10000)"),
         ({"sessions": 1}, "sessions", "not permitted"),
     ],
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
+from service.log.kafka.library_fixes.connection_setup import shorten_connection_setup
 from service.log.kafka.library_fixes.failed_sockets import close_failed_sockets
 from service.log.kafka.library_fixes.header_keys import accept_any_header_key
 from service.log.kafka.library_fixes.log_rate_limit import limit_log_rate
+from service.log.kafka.library_fixes.suspect_brokers import avoid_suspect_brokers
 
 _lock = threading.Lock()
 _patched = threading.Event()
@@ -18,4 +20,6 @@ def patch_library() -> None:
             limit_log_rate()
             accept_any_header_key()
             close_failed_sockets()
+            shorten_connection_setup()
+            avoid_suspect_brokers()
             _patched.set()
