@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RESTORE_POLL_TIMEOUT_S = 0.1  # while every partition is being restored
-COMMITTED_TIMEOUT_MS = 1_000
+COMMITTED_TIMEOUT_MS = 300  # the offset only serves a log line
 PAUSED_END_INTERVAL_S = 5.0
 PAUSED_END_TIMEOUT_MS = 1_000
 MAX_ABSENCE_S = 60.0  # then the worker tries again: it may be the only one left
