@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 HEAD_BYTES: Final = 64 * 1024
 # A sentence of 5,000 words is far shorter. Without a limit a file without line ends would be read whole.
 MAX_LINE: Final = 8 * 1024 * 1024
+# Text packs to a third or a tenth of its size, an indented export to a thirtieth; gzip can pack to a thousandth.
+MAX_GZIP_RATIO: Final = 100
+MIN_CHECKED_BYTES: Final = 8 * 1024 * 1024  # of unpacked data: a short file may repeat itself
+MAX_UNPACKED_BYTES: Final = 20_000_000_000
 
 _ESCAPED_BYTES: Final = re.compile("[\udc80-\udcff]")
 
@@ -64,6 +68,7 @@ class _PeekableStream(io.RawIOBase):
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._pending = b""
+        self.bytes_read = 0
 
     def readable(self) -> bool:
         return True
@@ -87,6 +92,30 @@ class _PeekableStream(io.RawIOBase):
         # read1 returns what a pipe holds now; read would wait until `size` bytes have arrived.
         read1 = getattr(self._stream, "read1", None)
         chunk: bytes = read1(size) if read1 is not None else self._stream.read(size)
+        self.bytes_read += len(chunk)
+        return chunk
+
+
+class _UnpackedStream(_PeekableStream):
+    """The data of a gzip file. It ends with an error if the file unpacks to far more than its size."""
+
+    def __init__(self, packed: _PeekableStream, name: str) -> None:
+        super().__init__(gzip.GzipFile(fileobj=io.BufferedReader(packed)))  # type: ignore[arg-type]  # it is a BinaryIO in all but name
+        self._packed = packed
+        self._name = name
+
+    def _read_available(self, size: int) -> bytes:
+        chunk = super()._read_available(size)
+        unpacked, packed = self.bytes_read, self._packed.bytes_read
+        if unpacked > MAX_UNPACKED_BYTES:
+            raise DecodeError(
+                f"{self._name}: the gzip file unpacks to more than {MAX_UNPACKED_BYTES:,} bytes: split it, or unpack it first"
+            )
+        if unpacked > MIN_CHECKED_BYTES and unpacked > MAX_GZIP_RATIO * packed:
+            raise DecodeError(
+                f"{self._name}: the gzip file unpacks to more than {MAX_GZIP_RATIO} times its size "
+                f"({packed:,} bytes to over {unpacked:,}): if that is right, unpack it first"
+            )
         return chunk
 
 
@@ -105,7 +134,7 @@ def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[
                 stream = source
             raw = _PeekableStream(stream)
             if raw.peek(lambda head: len(head) >= 2)[:2] == b"\x1f\x8b":
-                raw = _PeekableStream(stack.enter_context(gzip.GzipFile(fileobj=io.BufferedReader(raw))))  # type: ignore[arg-type]  # it is a BinaryIO in all but name
+                raw = _UnpackedStream(raw, name)
             head = raw.peek(_has_data_line)
             chosen = _choose_encoding(encoding, head, name)
             # newline="" keeps line ends as they are, which csv needs; `read_lines` strips them.

@@ -94,6 +94,32 @@ def test_gzip(tmp_path: Path) -> None:
         list(read_sentences(path))
 
 
+@pytest.mark.parametrize("unit", [b"\n", b"a O\n", b"# x\n", b"-DOCSTART- O\n\n", b"[],\n", b"{}\n", b" "])
+def test_a_gzip_file_that_unpacks_to_far_more_than_its_size_is_refused(
+    tmp_path: Path, unit: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.formats.io.source.MIN_CHECKED_BYTES", 100_000)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"[\n" + unit * 1_000_000))
+    with pytest.raises(DecodeError, match=r"bomb\.gz: the gzip file unpacks to more than 100 times its size"):
+        list(read_records(path))
+
+
+def test_what_a_gzip_file_unpacks_to_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.formats.io.source.MAX_UNPACKED_BYTES", 200_000)
+    path = tmp_path / "large.tsv.gz"
+    path.write_bytes(gzip.compress(b"".join(b"%d O\n" % n for n in range(100_000))))
+    with pytest.raises(DecodeError, match=r"large\.tsv\.gz: the gzip file unpacks to more than 200,000 bytes"):
+        list(read_records(path))
+
+
+def test_a_short_gzip_file_may_repeat_itself(tmp_path: Path) -> None:
+    path = tmp_path / "same.tsv.gz"
+    path.write_bytes(gzip.compress((CONLL + b"\n") * 20_000))
+    assert path.stat().st_size * 100 < len(CONLL) * 20_000  # above the ratio
+    assert sum(1 for _ in read_sentences(path)) == 20_000
+
+
 def test_what_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(DecodeError, match="looks like a binary file"):
         list(read_sentences(io.BytesIO(b"PK\x03\x04\0\0")))

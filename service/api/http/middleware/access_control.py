@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 API_PREFIXES: Final = ("/v1/", LABEL_STUDIO_PREFIX)
 MAX_SIGNED_BODY_BYTES: Final = 1_000_000  # an event is about one record, and a sentence has at most 1 MiB
 PROBE_PATHS: Final = frozenset({"/healthz", "/readyz"})
+MAX_SHOWN_ENCODING: Final = 50  # characters
 LABEL_SET_SUFFIX: Final = "/label-set"  # takes the XML of a labelling interface
 
 
@@ -89,6 +90,11 @@ class AccessControl:
             raise MediaTypeError(
                 f"{get_media_type(headers) or 'no Content-Type'}: send `Content-Type: application/json`, or "
                 + ("application/xml" if takes_xml else "application/x-ndjson if the route takes lines")
+            )
+        encoding = headers.get("content-encoding", "identity").strip().lower()
+        if has_body and encoding not in ("", "identity"):
+            raise MediaTypeError(
+                f"Content-Encoding {encoding[:MAX_SHOWN_ENCODING]}: send the body as it is, not packed"
             )
 
     def _check_caller(self, scope: Scope, headers: Headers) -> None:

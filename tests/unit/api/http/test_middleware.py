@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,17 @@ def test_a_body_over_the_limit_is_refused_by_its_length(harness: ApiHarness) -> 
     assert (answer.status_code, answer.json()["type"]) == (413, "urn:labelwatch:problem:too-large")
     assert "LABELWATCH_API_MAX_BODY_BYTES" in answer.json()["detail"]
     assert client.put("/v1/datasets/x", content=b"{}" + b" " * 998, headers=JSON).status_code == 201
+
+
+def test_a_packed_body_is_refused_before_it_is_read(harness: ApiHarness) -> None:
+    packed = gzip.compress(b'{"tokens": ["Oslo"], "labels": ["O"]}' + b" " * 15_000_000)
+    for path in ("/v1/score", "/v1/sentences"):
+        for kind in (JSON, NDJSON):
+            answer = harness.client.post(path, content=packed, headers={**kind, "Content-Encoding": "gzip"})
+            assert (answer.status_code, answer.json()["type"]) == (415, "urn:labelwatch:problem:media-type")
+            assert answer.json()["detail"] == "Content-Encoding gzip: send the body as it is, not packed"
+    plain = harness.client.put("/v1/datasets/x", content=b"{}", headers={**JSON, "Content-Encoding": "identity"})
+    assert plain.status_code == 201
 
 
 def test_a_body_in_chunks_is_counted(harness: ApiHarness) -> None:

@@ -232,6 +232,18 @@ def test_an_archive_that_does_not_fit_is_refused(
     assert says in result.err
 
 
+def test_an_archive_that_unpacks_to_far_more_than_its_size_is_refused(
+    run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.inference.npz_arrays.MIN_CHECKED_BYTES", 100_000)
+    path, archive = tmp_path / "data.conll", tmp_path / "probs.npz"
+    path.write_text("in O\n")
+    np.savez_compressed(archive, probs=np.zeros((1_000_000, 3)), lengths=np.ones(1), labels=np.array(["O"]))
+    result = run("score", path, "--probs", archive)
+    assert result.code == 1
+    assert "probs.npz unpacks to more than 200 times its size" in result.err
+
+
 def test_probs_replaces_the_model(run: RunCommand, data: Data, tmp_path: Path) -> None:
     result = run("score", data.path, "--probs", tmp_path / "probs.npz", "--model", "med")
     assert result.code == 2
