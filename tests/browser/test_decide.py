@@ -83,6 +83,26 @@ def test_the_corrected_label_is_chosen_by_keyboard(harness: BrowserHarness) -> N
     assert decision["note"] == "seen in the <b>guide</b>"
 
 
+def test_the_table_of_words_is_left_for_the_keys_that_decide(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("left", 2)
+    page = harness.open_page("#/queue?dataset=left")
+    expect(page.locator(TITLE)).to_have_text(f"left / {order[0]}")
+    flag = min(harness.service.get_item("left", order[0])["doubtful"], key=lambda flag: flag["index"])
+    page.keyboard.press("c")
+    choice = page.locator("[data-choice]:focus")
+    expect(choice).to_have_accessible_description(re.compile("Esc goes back to the sentence, where e saves"))
+    before = choice.input_value()
+    page.keyboard.press("ArrowUp")
+    expect(choice).not_to_have_value(before)
+    page.keyboard.press("Control+z")
+    expect(choice).to_have_value(before)
+    page.keyboard.press("Escape")
+    expect(page.locator(".w:focus")).to_have_count(1)
+    page.keyboard.press("e")
+    decision = wait_for_decision(harness, "left", order[0])
+    assert decision["labels"][flag["index"]] == flag["suggested"]
+
+
 def test_a_removed_entity_is_shown_as_no_entity(harness: BrowserHarness) -> None:
     (name,) = harness.service.fill_queue("emptied", 1)
     page = harness.open_page("#/queue?dataset=emptied")

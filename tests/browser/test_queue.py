@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -171,6 +172,24 @@ def test_filters_are_in_the_address(harness: BrowserHarness) -> None:
     expect(page.locator(".overview-body")).to_contain_text("There is no dataset called nope")
     page.get_by_role("link", name="Show all datasets").click()
     expect(page.locator("#scores")).to_be_visible()
+
+
+def test_counts_of_the_filters_are_those_of_the_chosen_state(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("counted", 6)
+    harness.service.decide("counted", order[0], "ana", "ok")
+    wait_for(lambda: harness.service.get_item("counted", order[0])["state"] == "decided", "the decision")
+    page = harness.open_page("#/queue?dataset=counted")
+    for state in ("open", "decided", "all"):
+        page.get_by_label("State").select_option(state)
+        items = harness.service.list_items("counted", state=state)
+        for side in ("given", "suggested"):
+            by_type = Counter(
+                name for item in items for name in {re.sub("^[BI]-", "", flag[side]) for flag in item["doubtful"]}
+            )
+            expected = ["Any", *(f"{name} ({count})" for name, count in sorted(by_type.items()))]
+            expect(page.locator(f"#filter-{side} option")).to_have_text(expected)
+        missed = sum(any(suspect["kind"] == "missed" for suspect in item["suspects"]) for item in items)
+        expect(page.locator("#filter-kind option[value=missed]")).to_have_text(f"Missed ({missed})")
 
 
 def test_new_sentences_appear_by_themselves(harness: BrowserHarness) -> None:

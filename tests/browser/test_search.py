@@ -107,6 +107,41 @@ def test_a_search_over_words(harness: BrowserHarness) -> None:
     expect(page.locator(ENTRY)).to_have_count(3)
 
 
+def test_a_search_applies_while_typing_and_gives_the_focus_back(harness: BrowserHarness) -> None:
+    send_places(harness.service, "typed")
+    page = harness.open_page("#/queue?dataset=typed")
+    expect(page.locator(ENTRY)).to_have_count(3)
+    entries_before = page.evaluate("history.length")
+    page.keyboard.press("/")
+    search = page.get_by_role("searchbox", name="Words")
+    page.keyboard.type("oslo")
+    expect(page.locator(ENTRY)).to_have_count(2)
+    expect(search).to_be_focused()
+    assert page.evaluate("history.length") == entries_before
+    page.keyboard.press("Enter")
+    expect(page.locator(f"{ENTRY}[aria-current]")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(ENTRY).nth(1)).to_have_attribute("aria-current", "true")
+    # Escape leaves the search with what was typed.
+    page.keyboard.press("/")
+    page.keyboard.type("rome")
+    page.keyboard.press("Escape")
+    expect(page.locator(ENTRY)).to_have_count(1)
+    expect(page.locator(ENTRY)).to_be_focused()
+    expect(search).to_have_value("rome")
+    page.keyboard.press("f")
+    expect(page.get_by_label("Dataset")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(ENTRY)).to_be_focused()
+    # A search that the service would refuse is not sent while it is typed.
+    page.keyboard.press("/")
+    page.keyboard.type('"')
+    page.keyboard.type("anna flew")
+    expect(page.locator(ENTRY)).to_have_count(1)
+    expect(page.locator(ENTRY)).to_contain_text("Anna")
+    expect(page.locator(".toast.wrong")).to_have_count(0)
+
+
 def test_a_search_that_is_refused_says_why(harness: BrowserHarness) -> None:
     send_places(harness.service, "refused-search")
     harness.expected_statuses.add(422)

@@ -278,6 +278,58 @@ def test_touch(harness: BrowserHarness) -> None:
     expect(page.get_by_role("option", name="last no entity")).to_be_visible()
 
 
+def test_a_phone_shows_the_answers_without_scrolling(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("fold", 4)
+    send_sentence(harness, "fold", TWO_SUSPECTS)
+    size = {"width": 390, "height": 844}
+    page = open_item(harness, "fold", "one", viewport=size, has_touch=True, is_mobile=True)
+    accept, reject = (page.get_by_role("button", name=re.compile(f"^{name} ?:")) for name in ("Accept", "Reject"))
+    for name in ("one", *order):
+        page.goto(f"{harness.service.address}/#/queue?dataset=fold&item=fold%2F{name}")
+        expect(page.locator(TITLE)).to_have_text(f"fold / {name}")
+        page.evaluate("scrollTo(0, 0)")
+        for button in (accept.last, reject.last, page.locator(".verdict.error")):
+            expect(button).to_be_in_viewport(ratio=1)
+    take_screenshot(page, "phone-answers")
+    # The bar has the current doubt only; the last answer saves the sentence.
+    page = open_item(harness, "fold", "one", viewport=size, has_touch=True, is_mobile=True)
+    bar = page.get_by_role("group", name="Current doubt")
+    first = bar.locator(".say").inner_text()
+    expect(page.get_by_role("button", name=f"Accept : {first}")).to_have_count(1)
+    bar.locator(".accepted").tap()
+    expect(bar.locator(".say")).not_to_have_text(first)
+    bar.locator(".rejected").tap()
+    labels = wait_for_labels(harness, "fold", "one")
+    assert labels != TWO_SUSPECTS["labels"]
+
+
+def test_a_boundary_doubt_is_read_out_as_a_whole(harness: BrowserHarness) -> None:
+    suspect, item = next(
+        (suspect, item)
+        for item in harness.service.list_items("sample")
+        for suspect in item["suspects"]
+        if suspect["kind"] == "boundary" and len(item["suspects"]) == 1
+    )
+    page = open_item(harness, "sample", item["id"])
+    given, suggested = (
+        " ".join(item["tokens"][suspect[side]["start"] : suspect[side]["end"]])
+        for side in ("given_span", "suggested_span")
+    )
+    text = f"{suspect['suggested_span']['type']} has the wrong boundary: {suggested}, not {given}"
+    readout, status = page.locator(".readout"), page.locator(".item > [role=status]")
+    expect(status).to_have_text(text)
+    expect(readout).to_contain_text(text)
+    assert item["doubtful"]
+    for flag in item["doubtful"]:
+        expect(readout).to_contain_text(f"{flag['token']}: given {flag['given']}, suggested {flag['suggested']}")
+    # The doubt stays while its words have the focus; another word has its own read-out.
+    page.locator(".doubt-row .say").click()
+    expect(page.locator(".w:focus")).to_have_count(1)
+    expect(readout).to_contain_text(text)
+    page.keyboard.press("Home")
+    expect(readout).not_to_contain_text(text)
+
+
 def test_a_suggestion_stands_nearer_to_its_words_than_to_the_next_line(harness: BrowserHarness) -> None:
     sentence = {
         "tokens": TWO_SUSPECTS["tokens"] * 4,

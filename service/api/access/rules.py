@@ -76,6 +76,7 @@ RULES: Final[Mapping[Endpoint, Rule]] = {
     ("POST", "/label-studio/{dataset}/{key}/webhook"): _LABEL_STUDIO,
     ("GET", "/v1/review"): _LIST_QUEUE,
     ("GET", "/v1/review/similar"): _READ_QUEUE,
+    ("GET", "/v1/review/facets"): _READ_QUEUE,
     ("GET", "/v1/review/progress"): _READ_QUEUE,
     ("GET", "/v1/review/{dataset}/{id}"): _READ_DATASET,
     ("POST", "/v1/review/next"): _allow("reviewer", dataset=DatasetIn.BODY),

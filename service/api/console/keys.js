@@ -16,14 +16,14 @@ export const KEY_HELP = [
   ["< >", "Start the selected entity one word earlier or later"],
   ["x", "Split the entity before the word with the focus"],
   ["z", "Undo the last edit, else the last decision"],
-  ["c", "Labels word by word: ↑ ↓ change a label, Tab goes to the next word"],
+  ["c", "Labels word by word: ↑ ↓ change a label, Tab goes to the next word, Enter or Esc goes back to the sentence"],
   ["n j", "Next sentence"],
   ["p k", "Previous sentence"],
   ["s", "The same words elsewhere: Tab goes to the next sentence, Enter opens it"],
   ["b", "Decide about many sentences: those selected, or all that match the filters"],
   ["x", "In the list: select the sentence, or take it from the selection"],
-  ["/", "Search the words"],
-  ["f", "Filters"],
+  ["/", "Search the words while you type; Enter or Esc goes back to the list"],
+  ["f", "Filters; Esc goes back to the list"],
   ["?", "This help"],
 ];
 
@@ -39,8 +39,10 @@ export function listenToKeys(handle) {
       return;
     if ((event.ctrlKey || event.metaKey) && event.key !== "z") return;
     const target = /** @type {HTMLElement} */ (event.target);
-    const isTyping =
+    const hasOwnKeys =
       TEXT_INPUT_TAGS.has(target.tagName) && /** @type {HTMLInputElement} */ (target).type !== "checkbox";
+    // A choice takes letters, and has no undo of its own as a text field has.
+    const isTyping = hasOwnKeys && !(target.tagName === "SELECT" && (event.ctrlKey || event.metaKey));
     if (isTyping || target.isContentEditable || document.querySelector("dialog[open]")) return;
     const isLetter = event.key.length === 1;
     const key = isLetter && !event.shiftKey ? event.key.toLowerCase() : event.key; // also with caps lock

@@ -66,6 +66,8 @@
  *   models: { model: string, items: number }[], verdicts: Record<string, number>, precision: number | null, recall: Recall | null,
  *   ranker: Record<string, number> | null,
  *   ranker_pairs: { given: string, suggested: string, offset: number }[] }} Overview
+ * @typedef {{ value: string, items: number }} FacetCount
+ * @typedef {{ given: FacetCount[], suggested: FacetCount[], kind: FacetCount[], model: FacetCount[] }} FacetCounts
  * @typedef {{ at: string, thresholds: Record<string, number | null> }} Moment
  * @typedef {{ name: string, own_words: number, threshold: number | null, prior: number | null,
  *   warming_up: boolean }} ClassThreshold

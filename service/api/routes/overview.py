@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime
@@ -13,6 +13,7 @@ from service.api.backend import Backend
 from service.api.dependencies import BackendDep, CallerDep, DatasetQuery, reject_unknown_parameters
 from service.api.http.threads import run_in_thread
 from service.errors import MissingModelError
+from service.review.queue.facet_counts import FacetCounts
 from service.review.queue.overview import Overview
 from service.review.queue.priority_bins import add_sentences
 from service.review.queue.progress import Progress
@@ -41,6 +42,23 @@ def _build_overview(backend: Backend, dataset: str | None) -> Overview:
             by_dataset.append(view.get_stats(name).histogram.count_by_unit())
     sentences = [sum(counts) for counts in zip(*by_dataset, strict=True)] or [0] * len(found.priorities)
     return found.model_copy(update={"priorities": add_sentences(found.priorities, sentences)})
+
+
+@router.get(
+    "/v1/review/facets",
+    summary="Items by value of the filters",
+    response_model=FacetCounts,
+    dependencies=[Depends(reject_unknown_parameters)],
+)
+async def facets(
+    backend: BackendDep,
+    dataset: DatasetQuery = None,
+    state: Annotated[
+        Literal["open", "adjudication", "decided", "closed", "all"], Query(description="Only items in this state")
+    ] = "open",
+) -> FacetCounts:
+    """The types, kinds of suspects and models that `GET /v1/review` can filter by, with the number of items."""
+    return await run_in_thread(backend.queue.count_facets, dataset, state)
 
 
 @router.get(

@@ -6,7 +6,7 @@ import copy
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from service.contracts import Assessment, Message, PlatformTask
 from service.errors import InvalidInput
@@ -33,6 +33,7 @@ from service.review.projection.queue_file import QueueFile
 from service.review.projection.tables import read_overlap, read_ranker_settings
 from service.review.queue.batches import BatchOutcomes, read_batch_outcomes
 from service.review.queue.breakdowns import AnnotatorCounts, count_annotators
+from service.review.queue.facet_counts import FacetCounts, count_facets
 from service.review.queue.filters import (
     ACTIVE_CLAIM,
     MAX_PAGE_SIZE,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.review.agreement import AgreementFigures
+    from service.review.items import ItemState
     from service.review.queue.overview import Overview, PairPrecision, ThresholdPoint
     from service.review.queue.reviewer_agreement import AgreementReport
     from service.review.queue.similar import SimilarItems
@@ -205,6 +207,10 @@ class ReviewQueue:
     def build_overview(self, dataset: str | None = None) -> Overview:
         with self.file.read_transaction() as db:
             return build_overview(db, dataset)
+
+    def count_facets(self, dataset: str | None, state: ItemState | Literal["all"]) -> FacetCounts:
+        with self.file.read_transaction() as db:
+            return count_facets(db, dataset, state)
 
     def count_annotators(self, dataset: str) -> dict[str, AnnotatorCounts]:
         return self._compute_cached(("annotators", dataset), lambda db: count_annotators(db, dataset))

@@ -1,4 +1,4 @@
-"""The worker's loop: follow settings and other workers' state, apply rebalances, poll, process, commit.
+"""The worker's loop: follow other workers' state, apply rebalances, poll, follow settings, process, commit.
 
 The snapshot is replaced only after a commit. A batch that fails before it leaves no trace: the log assigns the
 partitions again with their committed state and delivers the records again.
@@ -13,6 +13,7 @@ import gc
 import logging
 import time
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.contracts.defaults import BATCH_RECORDS
@@ -85,6 +86,7 @@ class Worker:
         self._reporter = reporter
         self._tracing = tracing
         self._assigned: set[int] = set()
+        self._settings_follower: Follower | None = None
         self._release_reader = ReleaseReader(session, topics)
         self._paused = PausedPartitions(session, processor.check_model)
         self.snapshot = StateSnapshot()
@@ -103,11 +105,8 @@ class Worker:
             states = exit_stack.enter_context(closing(self._session.follow(self._topics.state)))
             self._catch_up(settings, states, stop)
             self._register_datasets()
+            self._settings_follower = settings
             while not stop.is_set():
-                settings_records = settings.poll()
-                if settings_records:
-                    self._datasets.apply_records(settings_records)
-                    self._register_datasets()
                 self.apply_state_records(states.poll())
                 self.apply_rebalance()
                 self._paused.resume()
@@ -140,6 +139,10 @@ class Worker:
     def step(self) -> int:
         """Processes and commits one batch; returns its number of records."""
         batch = self._poll()
+        # A poll waits for records. Settings that were written meanwhile, before a sentence, are in force for it.
+        if self._follow_settings() and batch.released:
+            self._release_reader.close()  # the dataset may have to wait again: the next poll finds out
+            batch = replace(batch, released={})
         if not len(batch) and not batch.released:
             return 0
         report = BatchReport(records=len(batch))
@@ -147,6 +150,15 @@ class Worker:
             return self._process(batch, report)
         with self._tracing.trace_batch(self._topics.sentences, _iter_headers(batch), report):
             return self._process(batch, report)
+
+    def _follow_settings(self) -> bool:
+        """Applies new settings; returns whether there are any."""
+        records = [] if self._settings_follower is None else self._settings_follower.poll()
+        if not records:
+            return False
+        self._datasets.apply_records(records)
+        self._register_datasets()
+        return True
 
     def _process(self, batch: RecordBatch, report: BatchReport) -> int:
         started = time.monotonic()

@@ -26,16 +26,18 @@ export class DoubtList {
     this.onAnswer = onAnswer;
     this.onSelect = onSelect;
     this.element = h("section", { class: "doubts", "aria-label": "Doubts", hidden: !draft.doubts.length });
+    /** The current doubt again, for the bar that a narrow screen always shows. Wide ones don't show it. */
+    this.current = /** @type {HTMLFieldSetElement} */ (
+      h("fieldset", { class: "bare current-doubt", "aria-label": "Current doubt" })
+    );
     this.show();
   }
 
   show() {
     const { draft } = this;
-    const focused = /** @type {HTMLElement | null} */ (
-      this.element.contains(document.activeElement) ? document.activeElement : null
-    )?.dataset.control;
     const current = draft.currentDoubt;
-    this.element.replaceChildren(
+    replaceKeepingFocus(
+      this.element,
       h(
         "ol",
         {},
@@ -43,7 +45,49 @@ export class DoubtList {
       ),
       draft.doubts.length > 1 ? this.renderAll() : "",
     );
-    if (focused) /** @type {HTMLElement | null} */ (this.element.querySelector(`[data-control="${focused}"]`))?.focus();
+    this.current.hidden = current === null;
+    replaceKeepingFocus(this.current, ...(current === null ? [] : this.renderCurrent(current)));
+  }
+
+  /** @param {number} number */
+  renderCurrent(number) {
+    const parts = describeDoubt(this.draft.item, this.draft.doubts[number]);
+    return [
+      h(
+        "button",
+        { type: "button", class: "plain say", "data-control": "say", on: { click: () => this.onSelect(number) } },
+        parts.map((part) => renderPart(part, this.draft.scheme.palette)),
+      ),
+      h(
+        "span",
+        { class: "answers" },
+        ANSWERS.map(([name]) => this.renderAnswer(number, name, { text: formatParts(parts), control: name })),
+      ),
+    ];
+  }
+
+  /**
+   * @param {number} number
+   * @param {"accepted" | "rejected"} answer
+   * @param {{ text: string, control: string, key?: string | null }} about `key`: shown if it is not null
+   */
+  renderAnswer(number, answer, { text, control, key = null }) {
+    const [, title] = ANSWERS.find(([name]) => name === answer) ?? ["", ""];
+    return h(
+      "button",
+      {
+        type: "button",
+        class: `answer ${answer}`,
+        "aria-pressed": String(this.draft.answers.get(number) === answer),
+        "aria-keyshortcuts": key,
+        "data-control": control,
+        disabled: answer === "accepted" && !this.draft.canAccept(number),
+        on: { click: () => this.onAnswer(number, answer) },
+      },
+      title,
+      h("span", { class: "sr" }, `: ${text}`),
+      key === null ? null : h("kbd", { "aria-hidden": "true" }, key),
+    );
   }
 
   /** @param {Doubt} doubt @param {number} number @param {boolean} isCurrent */
@@ -78,22 +122,8 @@ export class DoubtList {
       h(
         "span",
         { class: "answers" },
-        ANSWERS.map(([name, title, key]) =>
-          h(
-            "button",
-            {
-              type: "button",
-              class: `answer ${name}`,
-              "aria-pressed": String(answer === name),
-              "aria-keyshortcuts": isCurrent ? key : null,
-              "data-control": `${name}-${number}`,
-              disabled: name === "accepted" && !this.draft.canAccept(number),
-              on: { click: () => this.onAnswer(number, name) },
-            },
-            title,
-            h("span", { class: "sr" }, `: ${text}`),
-            isCurrent ? h("kbd", { "aria-hidden": "true" }, key) : null,
-          ),
+        ANSWERS.map(([name, , key]) =>
+          this.renderAnswer(number, name, { text, control: `${name}-${number}`, key: isCurrent ? key : null }),
         ),
       ),
     );
@@ -119,4 +149,13 @@ export class DoubtList {
       ),
     );
   }
+}
+
+/** The control with the same name keeps the focus. @param {HTMLElement} element @param {...(Node | string)} content */
+function replaceKeepingFocus(element, ...content) {
+  const focused = /** @type {HTMLElement | null} */ (
+    element.contains(document.activeElement) ? document.activeElement : null
+  )?.dataset.control;
+  element.replaceChildren(...content);
+  if (focused) /** @type {HTMLElement | null} */ (element.querySelector(`[data-control="${focused}"]`))?.focus();
 }

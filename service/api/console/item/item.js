@@ -63,7 +63,7 @@ export class ItemView {
     });
     this.table = new WordTable(this.draft, {
       onChange: () => this.showDraft(),
-      onDone: () => this.title.focus(),
+      onDone: () => this.editing.selection.focus(),
     });
     this.title = h("h2", { tabindex: -1, class: "item-title" });
     this.head = h("header");
@@ -112,6 +112,7 @@ export class ItemView {
     this.actions = h(
       "div",
       { class: "actions", role: "group", "aria-label": "Your decision" },
+      this.doubts.current,
       this.buttons,
       h("div", { class: "steps" }, steps),
     );
@@ -168,7 +169,7 @@ export class ItemView {
     this.status = status;
     const closed = item.state === "closed";
     this.answers.hidden = closed;
-    this.answers.disabled = !status.mayWrite;
+    this.answers.disabled = this.doubts.current.disabled = !status.mayWrite || closed;
     this.editing.isEnabled = status.mayWrite && !closed;
     this.editing.sentence.element.hidden = !item.tokens.length;
     this.head.replaceChildren(...this.renderHeading());

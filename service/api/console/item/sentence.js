@@ -2,14 +2,17 @@
 
 import { h } from "../dom.js";
 import { diffSpans, indexByWord } from "../labels/spans.js";
+import { describeDoubt, formatParts, isAboutWord } from "../queue/wording.js";
 import { formatPercent, pluralize, truncate } from "../text.js";
 
 /** @import { Item, Span, SpanChange } from "../types.js" */
 /** @import { WordRange } from "../labels/spans.js" */
 /** @import { Scheme } from "../labels/scheme.js" */
+/** @import { Doubt } from "../queue/wording.js" */
 
 const MAX_UNCUT_WORDS = 150;
 const CONTEXT_WORDS = 25;
+const MAX_DESCRIBED_WORDS = 4;
 
 /** The words of a sentence. One word can have the focus; several can be selected. */
 export class SentenceView {
@@ -30,7 +33,8 @@ export class SentenceView {
       "aria-multiselectable": "true",
       "aria-label": "Words of the sentence",
       on: {
-        focusin: (/** @type {Event} */ event) => this.withWordIndex(event, (index) => this.showReadout(index)),
+        focusin: (/** @type {Event} */ event) =>
+          this.withWordIndex(event, (index) => this.showReadout(index === this.head ? null : index)),
         mouseover: (/** @type {Event} */ event) => this.withWordIndex(event, (index) => this.showReadout(index)),
         mouseleave: () => this.showReadout(null),
       },
@@ -47,6 +51,8 @@ export class SentenceView {
     this.selected = null;
     /** @type {number | null} */
     this.head = null;
+    /** @type {Doubt | null} */
+    this.doubt = null;
     new ResizeObserver(() => this.repeatWrappedNames()).observe(this.wordList);
   }
 
@@ -84,7 +90,7 @@ export class SentenceView {
     if (nextIndex < this.item.tokens.length) elements.push(this.renderGap(this.item.tokens.length - nextIndex));
     this.wordList.replaceChildren(...elements);
     this.repeatWrappedNames();
-    this.showSelection(this.selected, this.head);
+    this.showSelection(this.selected, this.head, this.doubt);
     if (focusedIndex !== null)
       /** @type {HTMLElement | null} */ (this.wordList.querySelector(`[data-index="${focusedIndex}"]`))?.focus();
   }
@@ -92,10 +98,12 @@ export class SentenceView {
   /**
    * @param {WordRange | null} range the selected words
    * @param {number | null} head the word with the focus
+   * @param {Doubt | null} doubt about the selected words
    */
-  showSelection(range, head) {
+  showSelection(range, head, doubt) {
     this.selected = range;
     this.head = head;
+    this.doubt = doubt;
     const words = /** @type {HTMLElement[]} */ ([...this.wordList.querySelectorAll("[data-index]")]);
     const indices = words.map((word) => Number(word.dataset.index));
     const focusable = head !== null && indices.includes(head) ? head : indices[0];
@@ -222,10 +230,22 @@ export class SentenceView {
     return parts.join(" · ");
   }
 
-  /** Describes a word; without one the word with the focus. @param {number | null} index */
+  /** Describes a doubt and its doubtful words. @param {Doubt} doubt @returns {(Node | string)[]} */
+  describeDoubtfulWords(doubt) {
+    const flags = this.item.doubtful.filter(({ index }) => isAboutWord(doubt, index)).sort((a, b) => a.index - b.index);
+    const more = flags.length - MAX_DESCRIBED_WORDS;
+    const words = flags
+      .slice(0, MAX_DESCRIBED_WORDS)
+      .map(({ token, given, suggested }) => `${truncate(token, 60)}: given ${given}, suggested ${suggested}`);
+    if (more > 0) words.push(`and ${pluralize(more, "more word")}`);
+    return [h("b", {}, formatParts(describeDoubt(this.item, doubt))), words.length ? ` · ${words.join(" · ")}` : ""];
+  }
+
+  /** Describes a word; without one the doubt about the selected words, else the word with the focus. @param {number | null} index */
   showReadout(index) {
     const shown = index ?? this.head;
-    if (shown === null) this.readout.textContent = "";
+    if (index === null && this.doubt) this.readout.replaceChildren(...this.describeDoubtfulWords(this.doubt));
+    else if (shown === null) this.readout.textContent = "";
     else
       this.readout.replaceChildren(h("b", {}, truncate(this.item.tokens[shown], 60)), ` ${this.describeWord(shown)}`);
   }

@@ -1,6 +1,7 @@
 /** Editing entities of the open sentence: connects the words, the selection, the bar of types and the draft. */
 
 import { h, showToast } from "../dom.js";
+import { describeDoubt, formatParts } from "../queue/wording.js";
 import { truncate } from "../text.js";
 import { WordSelection } from "./selection.js";
 import { SentenceView } from "./sentence.js";
@@ -41,8 +42,8 @@ export class SpanEditing {
     });
     this.status = h("p", { class: "sr", role: "status" });
     this.tools = h("div", { class: "span-tools" }, this.bar.element, this.menu.element);
-    this.selectDoubt(draft.currentDoubt);
     this.show();
+    this.selectDoubt(draft.currentDoubt);
   }
 
   /** Shows the draft, after it has changed. */
@@ -53,7 +54,7 @@ export class SpanEditing {
 
   showSelection() {
     const { range, span, head } = this.selection;
-    this.sentence.showSelection(range, head);
+    this.sentence.showSelection(range, head, this.findDoubt(range));
     this.bar.showType(span?.type ?? null);
     if (range) this.status.textContent = this.describe(range);
   }
@@ -64,9 +65,22 @@ export class SpanEditing {
     return `${words}: ${this.selection.span?.type ?? "no entity"}`;
   }
 
-  /** Selects the words of a doubt. @param {number | null} number */
+  /** The entity in doubt that is selected. @param {WordRange | null} range */
+  findDoubt(range) {
+    if (!range) return null;
+    return (
+      this.draft.doubts.find(
+        ({ suspect, range: { start, end } }) => suspect !== null && start === range.start && end === range.end,
+      ) ?? null
+    );
+  }
+
+  /** Selects the words of a doubt, and says what is wrong with them. @param {number | null} number */
   selectDoubt(number) {
-    if (number !== null) this.selection.select(this.draft.doubts[number].range);
+    if (number === null) return;
+    const doubt = this.draft.doubts[number];
+    this.selection.select(doubt.range);
+    this.status.textContent = formatParts(describeDoubt(this.draft.item, doubt));
   }
 
   /** The selected words, if they can be edited. */

@@ -41,7 +41,27 @@ export class WordTable {
       this.body,
     );
     this.element = /** @type {HTMLDetailsElement} */ (
-      h("details", { class: "word-table" }, h("summary", {}, "Labels word by word ", h("kbd", {}, "c")), table)
+      h(
+        "details",
+        { class: "word-table" },
+        h("summary", {}, "Labels word by word ", h("kbd", {}, "c")),
+        table,
+        // A choice takes letters to find a label, so the keys that decide work outside of it only.
+        h(
+          "p",
+          { class: "note leave", id: "leave-words" },
+          h("kbd", {}, "Enter"),
+          " or ",
+          h("kbd", {}, "Esc"),
+          " goes back to the sentence, where ",
+          h("kbd", {}, "e"),
+          " saves and ",
+          h("kbd", {}, "z"),
+          " undoes. In a choice, ",
+          h("kbd", {}, "Ctrl+Z"),
+          " undoes.",
+        ),
+      )
     );
     this.show();
   }
@@ -99,6 +119,7 @@ export class WordTable {
         "select",
         {
           "aria-label": `Corrected label of ${truncate(item.tokens[index], 60)}`,
+          "aria-describedby": "leave-words",
           "data-choice": index,
           name: `label-${index}`,
         },

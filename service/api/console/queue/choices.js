@@ -2,7 +2,7 @@
 
 import { listWaiting } from "../waiting.js";
 
-/** @import { Dataset, Overview } from "../types.js" */
+/** @import { Dataset, FacetCounts, Overview } from "../types.js" */
 /** @import { Api } from "../api.js" */
 /** @import { WaitingDataset } from "../waiting.js" */
 
@@ -24,7 +24,15 @@ export class Choices {
     this.sentences = null;
     /** @type {Overview | null} */
     this.overview = null;
+    /** @type {FacetCounts | null} of the filter's dataset and state */
+    this.facets = null;
     this.loadedAt = 0;
+    this.loadedFor = "";
+  }
+
+  /** Whether these are the choices of a filter. @param {{ dataset: string, state: string }} filter */
+  isFor({ dataset, state }) {
+    return this.loadedFor === `${state} ${dataset}`;
   }
 
   /** Whether they should be loaded again. @param {boolean} isEmpty whether the queue shows no sentence */
@@ -37,9 +45,10 @@ export class Choices {
     return dataset !== "" && this.names !== null && !this.names.includes(dataset);
   }
 
-  /** @param {string} dataset the dataset of the filter; empty: all */
-  async load(dataset) {
+  /** @param {{ dataset: string, state: string }} filter an empty dataset is all */
+  async load({ dataset, state }) {
     this.loadedAt = Date.now();
+    this.loadedFor = `${state} ${dataset}`;
     const { datasets } = /** @type {{ datasets: Dataset[] }} */ (await this.api.get("v1/datasets"));
     this.datasets = datasets;
     this.names = datasets.map(({ name }) => name);
@@ -47,6 +56,10 @@ export class Choices {
     this.sentences = datasets
       .filter(({ name }) => dataset === "" || name === dataset)
       .reduce((sum, { sentences }) => sum + sentences, 0);
-    this.overview = await this.api.get("v1/overview", { dataset: this.isUnknown(dataset) ? "" : dataset });
+    const known = this.isUnknown(dataset) ? "" : dataset;
+    [this.overview, this.facets] = await Promise.all([
+      this.api.get("v1/overview", { dataset: known }),
+      this.api.get("v1/review/facets", { dataset: known, state }),
+    ]);
   }
 }

@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 import { formatCount } from "../text.js";
 import { VERDICT_NAMES } from "./review.js";
 
-/** @import { Overview } from "../types.js" */
+/** @import { FacetCount, FacetCounts, Overview } from "../types.js" */
 
 /**
  * @typedef {Record<"q" | "dataset" | "state" | "given" | "suggested" | "kind" | "annotator" | "batch" | "verdict"
@@ -34,6 +34,8 @@ const SUSPECT_KINDS = {
   type: "Wrong type",
   boundary: "Wrong boundary",
 };
+const TYPING_PAUSE_MS = 250;
+const SEARCHABLE = /[\p{L}\p{M}\p{N}\p{S}]/u; // a search without any is refused
 const SELECTS = ["dataset", "state", "given", "suggested", "kind", "verdict", "model"];
 
 /** @param {URLSearchParams} query @returns {Filter} */
@@ -63,8 +65,15 @@ export function buildItemHash(filter, { dataset, id }) {
 }
 
 export class FilterForm {
-  /** @param {(filter: Filter) => void} onChange */
-  constructor(onChange) {
+  /**
+   * @param {{ onChange: (filter: Filter) => void, onTyping: (filter: Filter) => void, onLeave: () => void }} handlers
+   *   `onTyping`: the reviewer pauses while typing a search; `onLeave`: they are done with the filters
+   */
+  constructor({ onChange, onTyping, onLeave }) {
+    this.onChange = onChange;
+    this.onTyping = onTyping;
+    this.onLeave = onLeave;
+    this.typingTimer = 0;
     this.filter = { ...NO_FILTER };
     /** @type {string[]} */
     this.datasets = [];
@@ -77,9 +86,9 @@ export class FilterForm {
       this.selects.state,
       STATES.map((state) => [state, state[0].toUpperCase() + state.slice(1)]),
     );
-    setOptions(this.selects.kind, [["", "Any"], ...Object.entries(SUSPECT_KINDS)]);
     setOptions(this.selects.verdict, [["", "Any"], ...Object.entries(VERDICT_NAMES)]);
     this.search = createInput("q", { type: "search", placeholder: "Search", maxlength: 200 });
+    this.search.addEventListener("input", () => this.planSearch());
     this.annotator = createInput("annotator", { list: "annotators", placeholder: "Anyone", maxlength: 256 });
     this.annotatorOptions = h("datalist", { id: "annotators" });
     this.batch = createInput("batch", { placeholder: "Any", maxlength: 128 });
@@ -90,7 +99,7 @@ export class FilterForm {
     );
     this.clearButton = h(
       "button",
-      { type: "button", class: "plain small", on: { click: () => onChange({ ...NO_FILTER }) } },
+      { type: "button", class: "plain small", on: { click: () => this.clear() } },
       "Clear",
     );
     this.modelField = renderField("Model", this.selects.model);
@@ -102,11 +111,9 @@ export class FilterForm {
         role: "search",
         "aria-label": "Filters",
         on: {
-          submit: (/** @type {Event} */ event) => {
-            event.preventDefault();
-            onChange(this.read());
-          },
-          change: () => onChange(this.read()),
+          submit: (/** @type {Event} */ event) => event.preventDefault(),
+          change: () => this.apply(),
+          keydown: (/** @type {KeyboardEvent} */ event) => this.handleKey(event),
         },
       },
       renderField("Words", this.search),
@@ -125,8 +132,40 @@ export class FilterForm {
     );
     this.element = /** @type {HTMLDetailsElement} */ (h("details", { class: "filter-box" }, this.summary, form));
     this.element.open = matchMedia("(min-width: 900px)").matches;
-    this.setChoices([], null);
+    this.setChoices([], { overview: null, facets: null });
     this.show(this.filter);
+  }
+
+  /** Searches when the reviewer pauses. */
+  planSearch() {
+    clearTimeout(this.typingTimer);
+    this.typingTimer = setTimeout(() => {
+      const filter = this.read();
+      this.typingTimer = 0;
+      if (!filter.q || SEARCHABLE.test(filter.q)) this.onTyping(filter);
+    }, TYPING_PAUSE_MS);
+  }
+
+  clear() {
+    clearTimeout(this.typingTimer);
+    this.typingTimer = 0;
+    this.onChange({ ...NO_FILTER });
+  }
+
+  apply() {
+    clearTimeout(this.typingTimer);
+    this.typingTimer = 0;
+    this.onChange(this.read());
+  }
+
+  /** Enter or Escape applies what was typed and gives the focus back. @param {KeyboardEvent} event */
+  handleKey(event) {
+    // In a field with proposals, Enter takes one of them.
+    const isDone = event.key === "Escape" || (event.key === "Enter" && event.target === this.search);
+    if (!isDone || event.isComposing) return;
+    event.preventDefault(); // Escape would empty the search
+    this.apply();
+    this.onLeave();
   }
 
   /** @returns {Filter} */
@@ -155,7 +194,8 @@ export class FilterForm {
   show(filter) {
     this.filter = filter;
     this.selectValues();
-    this.search.value = filter.q;
+    const isTyped = this.typingTimer !== 0 || this.search.value.trim() === filter.q;
+    if (!isTyped) this.search.value = filter.q;
     this.annotator.value = filter.annotator;
     this.batch.value = filter.batch;
     this.reviewer.value = filter.decided_by;
@@ -172,37 +212,25 @@ export class FilterForm {
   /**
    * Sets the datasets, types and annotators to choose from.
    * @param {string[]} datasets
-   * @param {Overview | null} overview
+   * @param {{ overview: Overview | null, facets: FacetCounts | null }} counts `facets`: of the chosen state
    */
-  setChoices(datasets, overview) {
-    const confusions = overview?.confusions ?? [];
-    /** @param {"given" | "suggested"} side @returns {[string, string][]} */
-    const listTypes = (side) => {
-      /** @type {Map<string, number>} */
-      const itemsByType = new Map();
-      for (const confusion of confusions)
-        itemsByType.set(confusion[side], (itemsByType.get(confusion[side]) ?? 0) + confusion.items);
-      return [
-        ["", "Any"],
-        ...[...itemsByType]
-          .sort(([a], [b]) => a.localeCompare(b))
-          .map(([name, items]) => /** @type {[string, string]} */ ([name, `${name} (${formatCount(items)})`])),
-      ];
-    };
+  setChoices(datasets, { overview, facets }) {
     setOptions(this.selects.dataset, [
       ["", "All"],
       ...datasets.map((name) => /** @type {[string, string]} */ ([name, name])),
     ]);
-    setOptions(this.selects.given, listTypes("given"));
-    setOptions(this.selects.suggested, listTypes("suggested"));
-    const models = overview?.models ?? [];
-    setOptions(this.selects.model, [
+    setOptions(this.selects.given, listCounted(facets?.given));
+    setOptions(this.selects.suggested, listCounted(facets?.suggested));
+    setOptions(this.selects.model, listCounted(facets?.model));
+    const items = new Map(facets?.kind.map((count) => [count.value, count.items]));
+    setOptions(this.selects.kind, [
       ["", "Any"],
-      ...models.map(
-        ({ model, items }) => /** @type {[string, string]} */ ([model, `${model} (${formatCount(items)})`]),
+      ...Object.entries(SUSPECT_KINDS).map(
+        ([kind, name]) =>
+          /** @type {[string, string]} */ ([kind, facets ? `${name} (${formatCount(items.get(kind) ?? 0)})` : name]),
       ),
     ]);
-    this.modelField.hidden = models.length < 2 && this.filter.model === "";
+    this.modelField.hidden = (overview?.models ?? []).length < 2 && this.filter.model === "";
     this.annotatorOptions.replaceChildren(
       ...(overview?.annotators ?? []).flatMap(({ annotator }) =>
         annotator === null ? [] : [h("option", { value: annotator })],
@@ -235,6 +263,12 @@ export class FilterForm {
     this.search.select();
   }
 }
+
+/** The values of a filter with the number of items. @param {FacetCount[]} [counts] @returns {[string, string][]} */
+const listCounted = (counts = []) => [
+  ["", "Any"],
+  ...counts.map(({ value, items }) => /** @type {[string, string]} */ ([value, `${value} (${formatCount(items)})`])),
+];
 
 /** @param {string} name @param {Record<string, unknown>} attributes */
 const createInput = (name, attributes) =>

@@ -69,8 +69,19 @@ export class QueueList {
     const box = /** @type {HTMLElement | undefined} */ (
       [...this.entries.querySelectorAll("input")].find((input) => hadFocus && input.dataset.mark === focusedBox)
     );
-    if (hadFocus) (box ?? current)?.focus({ preventScroll: true });
+    if (hadFocus && !(box ?? current)) this.focus();
+    else if (hadFocus) (box ?? current)?.focus({ preventScroll: true });
     current?.scrollIntoView({ block: "nearest" });
+  }
+
+  /** Moves the focus to the open entry, else to the first. Returns whether there is one to see. */
+  focus() {
+    const entry = /** @type {HTMLElement | null} */ (
+      this.entries.querySelector("[aria-current]") ?? this.entries.querySelector(".entry")
+    );
+    if (!entry || !this.element.open) return false;
+    entry.focus();
+    return true;
   }
 
   /**

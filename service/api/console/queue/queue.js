@@ -39,8 +39,13 @@ export class QueueView {
     this.choices = new Choices(api);
     this.schemes = new SchemeCache(api);
     this.claims = new Claims(api);
-    this.filters = new FilterForm((filter) => {
-      location.hash = buildQueueHash(filter);
+    this.filters = new FilterForm({
+      onChange: (filter) => {
+        location.hash = buildQueueHash(filter);
+      },
+      // Without an entry in the browser's history for each letter.
+      onTyping: (filter) => location.replace(buildQueueHash(filter)),
+      onLeave: () => this.focusList(),
     });
     this.many = new BulkActions(api, this);
     this.list = new QueueList(
@@ -85,7 +90,12 @@ export class QueueView {
     this.loaded.selected = requested;
     this.isShown = true;
     this.filters.show(filter);
-    await Promise.all([requested === null ? this.showNext() : this.refresh(), this.loadChoices(), this.loadProgress()]);
+    const isSearch = this.choices.isFor(filter) && !this.choices.isOld(false); // of the same items: the choices stay
+    await Promise.all([
+      requested === null ? this.showNext() : this.refresh(),
+      isSearch ? null : this.loadChoices(),
+      this.loadProgress(),
+    ]);
   }
 
   /** Opens the next item, or reads the list again if the service hands none out. */
@@ -154,11 +164,12 @@ export class QueueView {
 
   async loadChoices() {
     try {
-      const { dataset } = this.loaded.filter;
-      await this.choices.load(dataset);
-      const { datasets, names, overview, waiting } = this.choices;
-      this.notices.replaceChildren(...renderWaitingNotices(waiting), ...renderMisfits(datasets, dataset));
-      this.filters.setChoices(names ?? [], overview);
+      const { filter } = this.loaded;
+      await this.choices.load(filter);
+      if (!this.choices.isFor(this.loaded.filter)) return; // others are being loaded
+      const { datasets, names, waiting } = this.choices;
+      this.notices.replaceChildren(...renderWaitingNotices(waiting), ...renderMisfits(datasets, filter.dataset));
+      this.filters.setChoices(names ?? [], this.choices);
       if (!this.loaded.items.length) await this.redraw(); // the dataset may not exist
     } catch (error) {
       this.context.showError(error);
@@ -304,6 +315,11 @@ export class QueueView {
     }
     await this.select(getItemKey(target));
     this.itemView?.focus();
+  }
+
+  /** Moves the focus to the list, or to the sentence if the list is folded up or empty. */
+  focusList() {
+    if (!this.list.focus()) this.itemView?.focus();
   }
 
   focusSimilar() {

@@ -72,11 +72,8 @@ export const findWorstFlag = (item) => [...item.doubtful].sort((a, b) => (a.p_gi
  */
 export function listDoubts(item) {
   const worst = findWorstFlag(item);
-  /** @param {Span | null} span @param {number} index */
-  const covers = (span, index) => span !== null && span.start <= index && index < span.end;
   /** @param {Suspect} suspect @param {Flag} flag */
-  const concerns = (suspect, flag) =>
-    covers(suspect.given_span, flag.index) || covers(suspect.suggested_span, flag.index);
+  const concerns = (suspect, flag) => isWordOf(suspect, flag.index);
   const suspects = [...item.suspects].sort(
     (a, b) => Number(worst !== undefined && concerns(b, worst)) - Number(worst !== undefined && concerns(a, worst)),
   );
@@ -86,6 +83,13 @@ export function listDoubts(item) {
     ...flags.map((flag) => ({ range: { start: flag.index, end: flag.index + 1 }, suspect: null, flag })),
   ];
 }
+
+/** Whether a word belongs to the given or the suggested entity. @param {Suspect} suspect @param {number} index */
+const isWordOf = ({ given_span, suggested_span }, index) =>
+  [given_span, suggested_span].some((span) => span !== null && span.start <= index && index < span.end);
+
+/** @param {Doubt} doubt @param {number} index */
+export const isAboutWord = ({ suspect, flag }, index) => (suspect ? isWordOf(suspect, index) : flag?.index === index);
 
 /** The words that a suspect is about: the suggested entity, else the given one. @param {Suspect} suspect */
 function getSuspectRange({ given_span, suggested_span }) {

@@ -49,6 +49,7 @@ POST   /label-studio/{dataset}/{key}/predict   label-studio                    p
 POST   /label-studio/{dataset}/{key}/webhook   label-studio                    path
 GET    /v1/review                              reviewer read admin             refuse
 GET    /v1/review/similar                      reviewer read admin             refuse
+GET    /v1/review/facets                       reviewer read admin             refuse
 GET    /v1/review/progress                     reviewer read admin             refuse
 GET    /v1/review/{dataset}/{id}               reviewer read admin             path
 POST   /v1/review/next                         reviewer admin                  refuse

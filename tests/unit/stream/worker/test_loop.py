@@ -6,7 +6,8 @@ import json
 import threading
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -112,6 +113,26 @@ def bench(tmp_path: Path, classifier: Classifier) -> Bench:
 
 def build_judge(classifier: Classifier) -> Judge:
     return Judge(classifier.folder, DatasetSettings(), min_words=1, prior_words=0)
+
+
+def test_settings_that_precede_a_sentence_are_in_force_for_it(bench: Bench) -> None:
+    """Both are written while the worker waits for records. A sentence without an entity does not wait for a model."""
+    stream, stop = SqliteWorkerSession(bench.path, TOPICS), threading.Event()
+    worker, poll, polls = bench.worker(stream), stream.poll, count()
+
+    def write_while_polling(**limits: Any) -> RecordBatch:
+        number = next(polls)
+        if number == 1:
+            bench.settings(name="own", version=1, control_share=1.0)
+            bench.send([json.dumps({"tokens": WORDS, "labels": ["O"] * len(WORDS), "dataset": "own"}).encode()])
+        elif number > 1 and worker.counts.records:
+            stop.set()
+        return poll(**limits)
+
+    stream.poll = write_while_polling  # type: ignore[method-assign]
+    worker.run(stop)
+    (assessment,) = bench.review()
+    assert assessment.settings_version == 1
 
 
 def test_what_is_learned_over_many_batches_and_restarts_equals_one_pass(bench: Bench, classifier: Classifier) -> None:
