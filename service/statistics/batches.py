@@ -1,7 +1,8 @@
 """How many sentences each batch of a dataset has, by what became of them: the denominators of its error rate.
 
 A flagged sentence is in review. An unflagged one is there only if it was drawn for the control sample, with the control share
-that was in force. So unflagged sentences are counted by that share.
+that was in force. So unflagged sentences are counted by that share, and those that were drawn too: one that is annotated again
+or deleted leaves the queue, but not the sample.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ class BatchCounts:
     flagged: int = 0
     unflagged: Mapping[str, int] = field(default_factory=dict)  # by the control share in force, as JSON writes it
     last_arrival_ms: int = 0
+    drawn: Mapping[str, int] = field(
+        default_factory=dict
+    )  # those of `unflagged` that were drawn for the control sample
 
     @property
     def sentences(self) -> int:
         return self.flagged + sum(self.unflagged.values())
 
-    def count(self, *, flagged: bool, share: float, arrival_ms: int) -> BatchCounts:
-        """With one more sentence, judged while the control share was `share`."""
+    def count(self, *, flagged: bool, drawn: bool, share: float, arrival_ms: int) -> BatchCounts:
+        """With one more sentence, judged while the control share was `share`; `drawn`: it is in the control sample."""
         last = max(self.last_arrival_ms, arrival_ms)
         if flagged:
             return replace(self, flagged=self.flagged + 1, last_arrival_ms=last)
@@ -51,15 +55,18 @@ class BatchCounts:
         if name not in self.unflagged and len(self.unflagged) >= MAX_SHARES:
             name = OTHER_SHARES
         unflagged = {**self.unflagged, name: self.unflagged.get(name, 0) + 1}
-        return replace(self, unflagged=unflagged, last_arrival_ms=last)
+        in_sample = {**self.drawn, name: self.drawn.get(name, 0) + 1} if drawn else self.drawn
+        return replace(self, unflagged=unflagged, drawn=in_sample, last_arrival_ms=last)
 
     def merge(self, other: BatchCounts) -> BatchCounts:
         """The sum of both, for counts of different partitions."""
-        unflagged = dict(self.unflagged)
-        for share, count in other.unflagged.items():
-            unflagged[share] = unflagged.get(share, 0) + count
         last = max(self.last_arrival_ms, other.last_arrival_ms)
-        return BatchCounts(self.flagged + other.flagged, unflagged, last)
+        unflagged, drawn = _add(self.unflagged, other.unflagged), _add(self.drawn, other.drawn)
+        return BatchCounts(self.flagged + other.flagged, unflagged, last, drawn)
+
+
+def _add(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return {name: counts.get(name, 0) + more.get(name, 0) for name in {**counts, **more}}
 
 
 NO_SENTENCES = BatchCounts()
@@ -72,10 +79,10 @@ class DatasetBatches:
     batches: Mapping[str, BatchCounts] = field(default_factory=dict)
     forgotten: int = 0  # batches that had to go for newer ones
 
-    def count(self, batch: str, *, flagged: bool, share: float, arrival_ms: int) -> DatasetBatches:
+    def count(self, batch: str, *, flagged: bool, drawn: bool, share: float, arrival_ms: int) -> DatasetBatches:
         batches = dict(self.batches)
         counts = batches.pop(batch, NO_SENTENCES)
-        batches[batch] = counts.count(flagged=flagged, share=share, arrival_ms=arrival_ms)
+        batches[batch] = counts.count(flagged=flagged, drawn=drawn, share=share, arrival_ms=arrival_ms)
         forgotten = self.forgotten
         while len(batches) > MAX_BATCHES:
             del batches[next(iter(batches))]
@@ -97,6 +104,7 @@ class DatasetBatches:
                 "flagged": counts.flagged,
                 "unflagged": {share: counts.unflagged[share] for share in sorted(counts.unflagged)},
                 "last_arrival_ms": counts.last_arrival_ms,
+                "drawn": {share: counts.drawn[share] for share in sorted(counts.drawn)},
             }
             for name, counts in self.batches.items()
         ]
@@ -122,16 +130,22 @@ class DatasetBatches:
 
 
 def _restore_entry(entry: dict[str, Any]) -> tuple[str, BatchCounts]:
-    name, flagged, unflagged, last = (entry.get(key) for key in ("name", "flagged", "unflagged", "last_arrival_ms"))
+    name, flagged, last = (entry.get(key) for key in ("name", "flagged", "last_arrival_ms"))
     if not isinstance(name, str) or not name:
         raise StateError(f"a batch should have a name, it has {name!r}")
-    if not isinstance(unflagged, dict) or not all(is_count(n) and n <= MAX_COUNT for n in unflagged.values()):
-        raise StateError(f"`unflagged` of batch {name[:40]!r} should be an object of counts")
+    unflagged = _restore_shares(entry.get("unflagged"), f"`unflagged` of batch {name[:40]!r}")
+    drawn = _restore_shares(entry.get("drawn", {}), f"`drawn` of batch {name[:40]!r}")  # earlier releases wrote none
     if not is_count(flagged) or flagged > MAX_COUNT or not is_count(last):
         raise StateError(f"batch {name[:40]!r} should have a number of flagged sentences and a time")
-    if any(share != OTHER_SHARES and not _is_share(share) for share in unflagged):
-        raise StateError(f"batch {name[:40]!r} should have its counts by control share, from 0 to 1")
-    return name, BatchCounts(flagged, unflagged, last)
+    return name, BatchCounts(flagged, unflagged, last, drawn)
+
+
+def _restore_shares(counts: object, what: str) -> dict[str, int]:
+    if not isinstance(counts, dict) or not all(is_count(n) and n <= MAX_COUNT for n in counts.values()):
+        raise StateError(f"{what} should be an object of counts")
+    if any(share != OTHER_SHARES and not _is_share(share) for share in counts):
+        raise StateError(f"{what} should have its counts by control share, from 0 to 1")
+    return counts
 
 
 def _is_share(text: str) -> bool:

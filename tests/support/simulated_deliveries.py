@@ -22,6 +22,8 @@ class DeliveryKind:
     flagged_decided: float = 1.0  # the worst first
     controls_decided: float = 1.0
     unsure: float = 0.0
+    redone: float = 0.0  # share of right sentences that are annotated again before a decision
+    redone_if_wrong: float = 0.0  # the same of wrong ones: annotators find their own errors
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,15 @@ KINDS = (
     replace(BASE, name="the share was raised twice", shares=(0.02, 0.05, 0.2), recall=0.3),
     replace(BASE, name="no sample at first", shares=(0.0, 0.1)),
     replace(BASE, name="reviewers unsure", unsure=0.1, recall=0.4),
+    replace(BASE, name="errors annotated again", error_rate=0.08, recall=0.3, redone_if_wrong=0.7),
+    replace(
+        BASE,
+        name="many annotated again, few decided",
+        redone=0.1,
+        redone_if_wrong=0.5,
+        controls_decided=0.3,
+        recall=0.3,
+    ),
 )
 
 
@@ -65,6 +76,11 @@ def simulate_delivery(kind: DeliveryKind, rng: np.random.Generator) -> Simulated
     share = np.repeat(kind.shares, -(-kind.size // len(kind.shares)))[: kind.size]
     drawn = ~flagged & (rng.random(kind.size) < share)
     decided |= drawn & (rng.random(kind.size) < kind.controls_decided)
+    if kind.redone or kind.redone_if_wrong:
+        redone = rng.random(kind.size) < np.where(wrong, kind.redone_if_wrong, kind.redone)
+    else:
+        redone = np.zeros(kind.size, bool)
+    decided &= ~redone
     sure = decided & ~unsure
     sampled = []
     for probability in sorted({*kind.shares} - {0.0}):
@@ -75,15 +91,15 @@ def simulate_delivery(kind: DeliveryKind, rng: np.random.Generator) -> Simulated
                 size=int(stratum.sum()),
                 ok=int((members & sure & ~wrong).sum()),
                 wrong=int((members & sure & wrong).sum()),
-                unsure=int((members & decided & unsure).sum()),
-                open=int((members & ~decided).sum()),
+                unsure=int((members & ((decided & unsure) | redone)).sum()),
+                open=int((members & ~decided & ~redone).sum()),
             )
         )
     delivery = Delivery(
         flagged=int(flagged.sum()),
         flagged_ok=int((flagged & sure & ~wrong).sum()),
         flagged_wrong=int((flagged & sure & wrong).sum()),
-        flagged_open=int((flagged & ~decided).sum()),
+        flagged_open=int((flagged & ~decided & ~redone).sum()),
         sampled=tuple(sampled),
         unsampled=int((~flagged & (share == 0)).sum()),
     )

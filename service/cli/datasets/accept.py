@@ -104,7 +104,8 @@ def render_report(report: BatchReport) -> str:
     lines = [
         f"{report.dataset}, batch {report.batch}: {pluralize(report.sentences, 'sentence')}",
         f"flagged   {report.flagged:,}, of which {report.flagged_decided:,} decided, {report.flagged_wrong:,} wrong",
-        f"control   {report.controls:,}, of which {report.controls_decided:,} decided, {report.controls_wrong:,} wrong",
+        f"control   {report.controls:,}, of which {report.controls_decided:,} decided, {report.controls_wrong:,} wrong"
+        + (f"; {report.controls_lost:,} annotated again or deleted before" if report.controls_lost else ""),
     ]
     if report.unsampled:
         lines.append(f"no sample {report.unsampled:,} sentences arrived while the control share was 0")

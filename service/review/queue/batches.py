@@ -1,7 +1,9 @@
 """The batches of a dataset: what reviewers found in each, its estimated error rate, and whether it is good enough.
 
 Numbers of sentences come from the state of the stream, which counts each delivered sentence once. What reviewers decided comes
-from the queue. A sentence counts as it was delivered: a later annotation of it is not part of the batch.
+from the queue. A sentence counts as it was delivered: a later annotation of it is not part of the batch. A control sentence that is
+annotated again or deleted before it is decided leaves the queue. It stays in the sample, decided without a result: annotators
+correct wrong sentences rather than right ones, so a sample without it would look too good.
 """
 
 from __future__ import annotations
@@ -71,6 +73,11 @@ class BatchReport(Message):
     controls: int = Field(description="Sentences that are not flagged and were drawn for review")
     controls_decided: int
     controls_wrong: int
+    controls_lost: int = Field(
+        default=0,
+        description="Of `controls`, those that left the queue before a decision: annotated again, deleted, or sent twice. They "
+        "count as right at the lower end and as wrong at the upper end",
+    )
     unsampled: int = Field(description="Unflagged sentences that arrived while the dataset had no control sample")
     open: int = Field(description="Items of the batch that are not decided yet")
     error_rate: float | None = Field(default=None, description="Estimated share of wrong sentences")
@@ -107,7 +114,8 @@ def read_batch_outcomes(db: sqlite3.Connection, dataset: str, batch: str) -> Bat
     counts: dict[str, Counter[str]] = {"flagged": Counter()}
     for reason, inclusion, state, verdict, number in rows:
         kind = "flagged" if reason == "flagged" else json.dumps(float(inclusion or 0.0))
-        found = {"error": "wrong", "ok": "ok"}.get(verdict, "unsure") if state == "decided" else state
+        is_decided = state in ("decided", "adjudication")  # in adjudication: without a result so far
+        found = {"error": "wrong", "ok": "ok"}.get(verdict, "unsure") if is_decided else state
         counts.setdefault(kind, Counter())[found] += number
     flagged = Outcomes(**counts.pop("flagged"))
     return BatchOutcomes(flagged, tuple(sorted((share, Outcomes(**found)) for share, found in counts.items())))
@@ -126,7 +134,8 @@ def build_delivery(counts: BatchCounts, outcomes: BatchOutcomes) -> Delivery | N
     for share, size in sorted(counts.unflagged.items()):
         if share not in (NO_SHARE, OTHER_SHARES):
             found = controls.get(share, NO_OUTCOMES)
-            sampled.append(SampledStratum(size, ok=found.ok, wrong=found.wrong, unsure=found.unsure, open=found.open))
+            unsure = found.unsure + _count_lost(counts, share, found)
+            sampled.append(SampledStratum(size, ok=found.ok, wrong=found.wrong, unsure=unsure, open=found.open))
     return Delivery(
         flagged=counts.flagged,
         flagged_ok=outcomes.flagged.ok,
@@ -137,12 +146,18 @@ def build_delivery(counts: BatchCounts, outcomes: BatchOutcomes) -> Delivery | N
     )
 
 
+def _count_lost(counts: BatchCounts, share: str, found: Outcomes) -> int:
+    """Control sentences that nobody can decide any more. Workers of an earlier release did not count what was drawn."""
+    return max(found.closed, counts.drawn.get(share, 0) - (found.total - found.closed))
+
+
 def build_batch_report(
     dataset: str, batch: str, counts: BatchCounts, outcomes: BatchOutcomes, *, max_error_rate: float | None = None
 ) -> BatchReport:
     delivery = build_delivery(counts, outcomes)
     rate = estimate_error_rate(delivery or Delivery())
     controls = [found for _, found in outcomes.controls]
+    lost = sum(_count_lost(counts, share, found) for share, found in _pair_with_drawn(counts, outcomes))
     report = BatchReport(
         dataset=dataset,
         batch=batch,
@@ -151,7 +166,8 @@ def build_batch_report(
         flagged=counts.flagged,
         flagged_decided=outcomes.flagged.ok + outcomes.flagged.wrong,
         flagged_wrong=outcomes.flagged.wrong,
-        controls=sum(found.total for found in controls),
+        controls=sum(found.total - found.closed for found in controls) + lost,
+        controls_lost=lost,
         controls_decided=sum(found.ok + found.wrong for found in controls),
         controls_wrong=sum(found.wrong for found in controls),
         unsampled=0 if delivery is None else delivery.unsampled,
@@ -173,6 +189,12 @@ def build_batch_report(
     items = count_items_to_review(delivery, max_error_rate) if verdict == "review" else None
     advice = _advise(delivery, max_error_rate, items, dataset=dataset) if verdict == "review" else None
     return report.model_copy(update={"verdict": verdict, "items_to_review": items, "advice": advice})
+
+
+def _pair_with_drawn(counts: BatchCounts, outcomes: BatchOutcomes) -> list[tuple[str, Outcomes]]:
+    """The outcomes of each control share, also of one of which nothing is in the queue any more."""
+    controls = dict(outcomes.controls)
+    return [(share, controls.get(share, NO_OUTCOMES)) for share in sorted({*controls, *counts.drawn} - {OTHER_SHARES})]
 
 
 def _advise(delivery: Delivery, max_error_rate: float, items: int | None, *, dataset: str) -> str:

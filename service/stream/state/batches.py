@@ -12,7 +12,7 @@ from service.statistics.batches import DatasetBatches
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from service.contracts import LabelledSentence
+    from service.contracts import LabelledSentence, Reason
     from service.log.protocol import Record
 
     BatchesByDataset = Mapping[str, Mapping[int, DatasetBatches]]
@@ -54,14 +54,20 @@ class BatchesDraft:
             if partition in self._get_partitions(dataset):
                 self._copy_partitions(dataset).pop(partition)
 
-    def count(self, record: Record, sentence: LabelledSentence, *, flagged: bool, share: float) -> None:
+    def count(self, record: Record, sentence: LabelledSentence, *, reason: Reason, share: float) -> None:
         """Counts a sentence that was judged. One that replaces an earlier annotation is not part of the delivery."""
         if sentence.batch is None or sentence.update:
             return
         partitions = self._copy_partitions(sentence.dataset)
         counts = partitions.get(record.partition, DatasetBatches())
         arrival_ms = max(0, record.timestamp_ms)
-        partitions[record.partition] = counts.count(sentence.batch, flagged=flagged, share=share, arrival_ms=arrival_ms)
+        partitions[record.partition] = counts.count(
+            sentence.batch,
+            flagged=reason == "flagged",
+            drawn=reason == "control",
+            share=share,
+            arrival_ms=arrival_ms,
+        )
         self._counted.add((record.partition, sentence.dataset))
 
     def iter_records(self) -> Iterator[tuple[int, bytes, bytes]]:

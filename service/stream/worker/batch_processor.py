@@ -313,7 +313,7 @@ class BatchProcessor:
             evidence.teach(memory, judge.memory.types)
             draft.put_memory(record.partition, judge, memory)
         share = judge.settings.control_share
-        draft.batches.count(record, decoded.sentence, flagged=scores.reason == "flagged", share=share)
+        draft.batches.count(record, decoded.sentence, reason=scores.reason, share=share)
         report.sentences.append(SentenceReport.from_scores(decoded.sentence, scores))
         return outputs
 

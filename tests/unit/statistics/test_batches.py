@@ -10,14 +10,30 @@ from service.statistics.batches import MAX_BATCHES, MAX_SHARES, OTHER_SHARES, Ba
 from service.statistics.running import RunningStats
 
 
-def count(batches: DatasetBatches, name: str, *, flagged: bool = False, share: float = 0.05) -> DatasetBatches:
-    return batches.count(name, flagged=flagged, share=share, arrival_ms=7)
+def count(
+    batches: DatasetBatches, name: str, *, flagged: bool = False, drawn: bool = False, share: float = 0.05
+) -> DatasetBatches:
+    return batches.count(name, flagged=flagged, drawn=drawn, share=share, arrival_ms=7)
 
 
 def test_sentences_are_counted_by_flag_and_control_share() -> None:
     batches = count(count(count(DatasetBatches(), "a", flagged=True), "a"), "a", share=0)
     assert batches.batches == {"a": BatchCounts(1, {"0.05": 1, "0.0": 1}, 7)}
     assert batches.batches["a"].sentences == 3
+
+
+def test_sentences_of_the_control_sample_are_counted_too() -> None:
+    one = count(count(DatasetBatches(), "a", drawn=True), "a")
+    merged = one.merge(count(count(DatasetBatches(), "a", drawn=True), "a", drawn=True, share=0.1))
+    assert merged.batches == {"a": BatchCounts(0, {"0.05": 3, "0.1": 1}, 7, {"0.05": 2, "0.1": 1})}
+    assert DatasetBatches.restore(json.loads(merged.to_json())) == merged
+
+
+def test_records_of_a_release_that_did_not_count_the_sample_are_read() -> None:
+    snapshot = count(DatasetBatches(), "a", drawn=True).snapshot()
+    assert isinstance(snapshot["batches"], list)
+    del snapshot["batches"][0]["drawn"]
+    assert DatasetBatches.restore(snapshot).batches == {"a": BatchCounts(0, {"0.05": 1}, 7)}
 
 
 def test_the_batch_that_is_idle_for_the_longest_time_is_forgotten() -> None:

@@ -8,7 +8,13 @@ import pytest
 
 from service.review.queue.batches import BatchOutcomes, Outcomes, build_batch_report
 from service.statistics.batches import BatchCounts
-from tests.support.review_queue import QueueHarness, decide_item, make_assessment, make_review_output
+from tests.support.review_queue import (
+    QueueHarness,
+    decide_item,
+    make_assessment,
+    make_review_output,
+    make_settings_output,
+)
 
 
 def send(harness: QueueHarness, *ids: str, **fields: Any) -> None:
@@ -39,6 +45,29 @@ def test_a_sentence_counts_as_it_was_delivered(harness: QueueHarness) -> None:
         "b is gone, and the annotation of new replaces one before the batch"
     )
     assert harness.list_ids(batch="7") == ["a", "b", "new"]
+
+
+def test_what_is_in_adjudication_has_no_result(harness: QueueHarness) -> None:
+    harness.write(make_settings_output(name="default", overlap=2, version=1))
+    send(harness, "a", reason="control", inclusion_probability=0.05)
+    for reviewer, verdict in (("ann", "ok"), ("bob", "error")):
+        harness.write(decide_item(harness.get_item("a"), verdict, reviewer=reviewer))
+    assert read(harness).controls == (("0.05", Outcomes(unsure=1)),)
+
+
+def test_a_control_sentence_that_is_annotated_again_before_its_decision_stays_in_the_sample() -> None:
+    """It counts both ways, as one decided without a result: it may have been annotated again because it was wrong."""
+    counts = BatchCounts(0, {"0.5": 200}, drawn={"0.5": 100})
+    kept = BatchOutcomes(controls=(("0.5", Outcomes(ok=97)),))
+    report = build_batch_report("med", "7", counts, kept, max_error_rate=0.05)
+    assert (report.controls, report.controls_decided, report.controls_lost) == (100, 97, 3)
+    unsure = build_batch_report("med", "7", counts, BatchOutcomes(controls=(("0.5", Outcomes(ok=97, unsure=3)),)))
+    dropped = build_batch_report("med", "7", BatchCounts(0, {"0.5": 200}), kept)
+    assert (report.low, report.high) == (unsure.low, unsure.high)
+    assert report.high > dropped.high + 0.01
+    closed = BatchOutcomes(controls=(("0.5", Outcomes(ok=97, closed=3)),))
+    assert build_batch_report("med", "7", counts, closed).high == report.high, "deleted with its task"
+    assert build_batch_report("med", "7", counts, BatchOutcomes()).controls_lost == 100
 
 
 def test_the_report() -> None:

@@ -17,6 +17,7 @@ from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from service.statistics.batches import DatasetBatches
@@ -62,6 +63,7 @@ def test_every_delivered_sentence_counts_once_whenever_the_worker_restarts(harne
     assert batches["7"].flagged == reasons["flagged"]
     assert set(batches["7"].unflagged) == {"0.25", "0.5"}
     assert 0 < reasons["control"] < 130 - reasons["flagged"]
+    assert sum(batches["7"].drawn.values()) == reasons["control"]
     assert {each.inclusion_probability for each in harness.read_assessments() if each.reason == "control"} <= {
         0.25,
         0.5,
@@ -98,6 +100,25 @@ def test_accept_answers_with_a_verdict_and_its_exit_code(harness: CommandHarness
     assert (listed.code, "reject" in listed.out) == (0, True)
 
 
+def test_a_control_sentence_that_is_annotated_again_before_its_decision_counts_both_ways(
+    harness: CommandHarness,
+) -> None:
+    assert harness.run("datasets", "set", "default", "control_share=1", BUDGET).code == 0
+    sentences = make_sentences(60)
+    send(harness, sentences, "--batch", "7")
+    work(harness)
+    controls = [each.id for each in harness.read_assessments() if each.reason == "control"][:3]
+    decide_all(harness, "ok", but=controls)
+    again = [{**each, "revision": 1, "update": True} for each in sentences if each["id"] in controls]
+    assert len(again) == 3
+    send(harness, again)
+    work(harness)
+    decide_all(harness, "ok", revision=1)  # about the corrected sentences, which are no part of the delivery
+    report = json.loads(harness.run("accept", "--batch", "7", "--max-error-rate", "0.03", "--json").out)
+    assert (report["controls_lost"], report["low"], report["high"]) == (3, 0.0, 3 / 60)
+    assert report["verdict"] == "review"
+
+
 def test_accept_says_what_is_missing(harness: CommandHarness) -> None:
     send(harness, make_sentences(3))
     work(harness)
@@ -107,15 +128,17 @@ def test_accept_says_what_is_missing(harness: CommandHarness) -> None:
     assert "--max-error-rate" in harness.run("accept", "--batch", "9").err
 
 
-def decide_all(harness: CommandHarness, verdict: str) -> None:
+def decide_all(harness: CommandHarness, verdict: str, *, but: Sequence[str | None] = (), revision: int = 0) -> None:
     log = SqliteLog(harness.log_path, TOPICS)
+    decision = {"dataset": "default", "reviewer": "ada", "verdict": verdict, "revision": revision}
     decisions = [
         Output(
             TOPICS.decisions,
             f"default/{each.id}/ada".encode(),
-            json.dumps({"dataset": "default", "id": each.id, "reviewer": "ada", "verdict": verdict}).encode(),
+            json.dumps({**decision, "id": each.id}).encode(),
         )
         for each in harness.read_assessments()
+        if each.id not in but and each.revision == revision
     ]
     log.append(decisions)
     log.close()
