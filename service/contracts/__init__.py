@@ -14,7 +14,7 @@ from service.contracts.assessment import (
 )
 from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, is_dataset_name
 from service.contracts.dataset import DatasetSettings
-from service.contracts.decision import Claim, Decision, Shown
+from service.contracts.decision import BlindAnswer, Claim, Decision, Shown
 from service.contracts.flag_policies import (
     FLAG_POLICIES,
     BelowPolicy,
@@ -59,6 +59,7 @@ __all__ = [
     "Assessment",
     "Because",
     "BelowPolicy",
+    "BlindAnswer",
     "BudgetPolicy",
     "Claim",
     "ConfidentPolicy",

@@ -31,6 +31,13 @@ class Shown(Message):
     ranker_epoch: int = 0
 
 
+class BlindAnswer(Message):
+    """What a reviewer answered while the decisions of others were hidden. Without a verdict: nothing."""
+
+    verdict: Verdict | None = None
+    labels: Annotated[tuple[StrictStr, ...], Field(fail_fast=True)] | None = None
+
+
 class Decision(Message):
     """A reviewer's answer. The reviewer's last decision counts, if it is for the item's current revision."""
 
@@ -60,6 +67,11 @@ class Decision(Message):
         "independent decision stays beside it",
     )
     shown: Shown | None = Field(default=None, description="What the reviewer was shown; the service adds it")
+    blind_answer: BlindAnswer | None = Field(
+        default=None,
+        description="The service adds it to a decision that is made, changed or withdrawn when the reviewer can see those of "
+        "others: what the reviewer answered before that, which counts for agreement. null: the decision itself counts",
+    )
     recorded_by: StrictStr | None = Field(
         default=None,
         max_length=128,

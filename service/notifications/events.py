@@ -67,7 +67,7 @@ def find_decision_event(record: Record, get_settings: Callable[[str], DatasetSet
     if not isinstance(decision, Decision):
         return None
     is_hidden = not decision.adjudication and get_settings(decision.dataset).overlap > 1
-    excluded = {"shown", *(ANSWER_FIELDS if is_hidden else ())}
+    excluded = {"shown", "blind_answer", *(ANSWER_FIELDS if is_hidden else ())}
     data = decision.model_dump(mode="json", exclude=excluded, exclude_none=True)
     name = f"{record.topic}-{record.partition}-{record.offset}"
     return Event("item.decided", name, decision.dataset, data)

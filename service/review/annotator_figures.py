@@ -6,7 +6,8 @@ is good enough for it to mean something.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pydantic import Field
 
@@ -14,13 +15,13 @@ from service.contracts import Message
 from service.errors import MissingModelError
 from service.labels import OUTSIDE, Span
 from service.labels.unknown_labels import build_settings_advice
-from service.review.queue.breakdowns import AnnotatorCounts
+from service.review.queue.breakdowns import MAX_ANNOTATORS, AnnotatorCounts
 from service.statistics.annotators.estimate import estimate_f1
-from service.statistics.annotators.sums import NO_SUMS, OTHER_ANNOTATORS, OTHER_PAIR, SpanSums
+from service.statistics.annotators.sums import OTHER_ANNOTATORS, OTHER_PAIR, SpanSums
 from service.stream.state.annotators import sum_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from service.judging.judge import Judge
     from service.statistics.annotators.estimate import F1Estimate
@@ -90,15 +91,38 @@ class DatasetAnnotators(Message):
     meaning: str = Field(default=MEANING, description="What F1 measures here, and what it does not")
     not_shown: str | None = Field(default=None, description="Why agreement with the model is not shown; null: it is")
     model_f1: float | None = Field(default=None, description="F1 of the model on sentences that it was not trained on")
-    annotators: tuple[AnnotatorFigures, ...] = Field(default=(), description="Most sentences first")
+    annotators: tuple[AnnotatorFigures, ...] = Field(
+        default=(),
+        description=f"Most sentences first. At most {MAX_ANNOTATORS}, then all others together as `{OTHER_ANNOTATORS}`",
+    )
+
+
+class AnnotatorCounter(Protocol):
+    """The review queue."""
+
+    def count_annotators(self, dataset: str, first: Sequence[str] = ()) -> Mapping[str, AnnotatorCounts]: ...
 
 
 def build_dataset_annotators(
-    view: StateView, dataset: str, counts: Mapping[str, AnnotatorCounts], *, min_f1: float
+    view: StateView, queue: AnnotatorCounter, dataset: str, *, min_f1: float, only: str | None = None
 ) -> DatasetAnnotators:
-    """`counts`: of the queue. `min_f1`: what the model needs, so that agreement with it is shown."""
+    """At most MAX_ANNOTATORS annotators, those with the most sentences, and the others together.
+
+    `min_f1`: what the model needs, so that agreement with it is shown. `only`: the one annotator to list, however few its
+    sentences are.
+    """
     by_key = view.snapshot.annotators
-    totals = sum_partitions(by_key, dataset)
+    all_totals = sum_partitions(by_key, dataset)
+    by_sentences = sorted(
+        all_totals.keys() - {OTHER_ANNOTATORS}, key=lambda name: (-all_totals[name].totals.sentences, name)
+    )
+    wanted = [] if only in (None, OTHER_ANNOTATORS) else [only]
+    first = list(dict.fromkeys([*wanted, *by_sentences]))[:MAX_ANNOTATORS]
+    counts = queue.count_annotators(dataset, first)
+    listed = {*first, *counts} - {OTHER_ANNOTATORS}
+    sentences: Counter[str] = Counter()
+    for name, sums in all_totals.items():
+        sentences[name if name in listed else OTHER_ANNOTATORS] += sums.totals.sentences
     judge: Judge | None = None
     model_f1: float | None = None
     not_shown: str | None = None
@@ -113,9 +137,10 @@ def build_dataset_annotators(
         compared = {} if not_shown else sum_partitions(by_key, dataset, judge.stats_key)
     estimates = estimate_f1({name: sums for name, sums in compared.items() if name != OTHER_ANNOTATORS})
     figures = []
-    for name in {**totals, **counts}:
-        sentences = totals.get(name, NO_SUMS).totals.sentences
-        figures.append(_build_counts(name, sentences, counts.get(name, AnnotatorCounts())))
+    for name in {*sentences, *counts}:
+        if only not in (None, name):
+            continue
+        figures.append(_build_counts(name, sentences[name], counts.get(name, AnnotatorCounts())))
         if judge is not None and name in compared:
             agreement = _build_agreement(judge, compared[name], estimates.get(name))
             figures[-1] = figures[-1].model_copy(update=agreement)

@@ -39,7 +39,7 @@ class Resolution(NamedTuple):
 def check_decision(
     item: ReviewItem, decision: Decision, *, now: datetime | None = None, label_map: LabelMap | None = None
 ) -> Decision:
-    """The decision as it is recorded: with its time, and with what the reviewer was shown.
+    """The decision as it is recorded: with its time, what the reviewer was shown, and what they answered before that.
 
     Raises InvalidInput, which names the field, for a decision that does not fit the item. With the dataset's `label_map`
     also for corrected labels that are not labels of the dataset, or no valid sequence of its scheme. The item must be as
@@ -57,7 +57,13 @@ def check_decision(
     _check_words(item, decision)
     _check_labels(item, decision, label_map)
     decided_at = decision.decided_at or now or datetime.now(UTC)
-    return decision.model_copy(update={"decided_at": ensure_timezone(decided_at), "shown": item.shown})
+    return decision.model_copy(
+        update={
+            "decided_at": ensure_timezone(decided_at),
+            "shown": item.shown,
+            "blind_answer": None if decision.adjudication else item.blind_answer,
+        }
+    )
 
 
 def _check_words(item: ReviewItem, decision: Decision) -> None:

@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr
 from service.contracts import (
     Assessment,
     Because,
+    BlindAnswer,
     DatasetName,
     Decision,
     EntitySpan,
@@ -127,14 +128,21 @@ class ReviewItem(Message):
     )
 
     _shown: Shown | None = PrivateAttr(default=None)
+    _blind_answer: BlindAnswer | None = PrivateAttr(default=None)
 
     @property
     def shown(self) -> Shown:
         """What a decision about this item records of it. Not part of the body: it would reveal control sentences."""
         return self._shown or Shown(labels=self.labels, method=self.method, annotator=self.annotator, batch=self.batch)
 
-    def with_shown(self, shown: Shown) -> ReviewItem:
-        self._shown = shown
+    @property
+    def blind_answer(self) -> BlindAnswer | None:
+        """What a decision of the viewer records of their earlier answer (see `blind_answers`)."""
+        return self._blind_answer
+
+    def with_record(self, shown: Shown, blind_answer: BlindAnswer | None) -> ReviewItem:
+        """With what a decision about the item records."""
+        self._shown, self._blind_answer = shown, blind_answer
         return self
 
 
@@ -151,7 +159,7 @@ def select_visible_decisions(
 
 
 def _hide_shown(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    return tuple(decision.model_copy(update={"shown": None}) for decision in decisions)
+    return tuple(decision.model_copy(update={"shown": None, "blind_answer": None}) for decision in decisions)
 
 
 def select_flags(assessment: Assessment) -> tuple[Flag, ...]:

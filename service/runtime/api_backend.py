@@ -15,6 +15,7 @@ from service.datasets.training_view import TrainingView
 from service.errors import SettingsError
 from service.log.dead_letter_index import DeadLetterIndex
 from service.log.sqlite.guard import LogFileGuard, describe_full_disk
+from service.review.annotator_figures import build_dataset_annotators
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import ReviewQueue
 from service.runtime.dataset_settings import build_datasets
@@ -104,6 +105,8 @@ def build_backend(
     telemetry.watch_readiness(lambda: get_conditions(backend), lambda: get_degraded(backend))
     telemetry.watch_queue(lambda: batcher.waiting)
     telemetry.on_scrape(lambda: _report_review_metrics(telemetry, queue))
+    if telemetry.names_annotators:
+        telemetry.on_scrape(lambda: _report_annotators(telemetry, state_view, queue, min_f1=api.annotator_min_f1))
     if runner is None:
         telemetry.on_scrape(
             lambda: telemetry.set_waiting({each.name: each.sentences for each in state_view.list_waiting()})
@@ -143,6 +146,19 @@ def _report_review_metrics(telemetry: Telemetry, queue: ReviewQueue) -> None:
     telemetry.set_precision(
         {(pair.dataset, pair.given, pair.suggested, pair.method): (pair.right, pair.decided) for pair in pairs}
     )
+
+
+def _report_annotators(telemetry: Telemetry, view: StateView, queue: ReviewQueue, *, min_f1: float) -> None:
+    """F1 where it is shown over REST too: where the dataset's model is good enough."""
+    f1 = {}
+    for dataset in view.list_names():
+        figures = build_dataset_annotators(view, queue, dataset, min_f1=min_f1)
+        f1[dataset] = {
+            each.annotator: (each.f1, each.low, each.high)
+            for each in figures.annotators
+            if each.f1 is not None and each.low is not None and each.high is not None
+        }
+    telemetry.set_annotator_f1(f1)
 
 
 def _open_queue(settings: Settings) -> ReviewQueue:

@@ -33,6 +33,10 @@ class LabelLimit(Generic[T]):
         return value in self._admitted
 
     @property
+    def limit(self) -> int:
+        return self._limit
+
+    @property
     def remaining(self) -> int:
         return self._limit - len(self._admitted)
 
@@ -47,6 +51,10 @@ class AnnotatorLabels:
         names = frozenset(name.strip() for name in allowed.split(","))
         self._allowed = names - {"", "*"}
         self._first_seen: LabelLimit[str] = LabelLimit(MAX_ANNOTATOR_LABELS if "*" in names else 0)
+
+    @property
+    def names_any(self) -> bool:
+        return bool(self._allowed) or self._first_seen.limit > 0
 
     def to_label(self, name: str | None) -> str:
         if not name:

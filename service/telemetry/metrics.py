@@ -13,6 +13,8 @@ from prometheus_client import Counter, Gauge, Histogram
 from service.telemetry.bulk_histogram import BulkHistogram
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from prometheus_client import CollectorRegistry
 
 NAMESPACE = "labelwatch"
@@ -42,7 +44,7 @@ WEBHOOK_OUTCOMES = ("taken", "ignored", "repeated", "late", "refused")
 TRAINING_RESULTS = ("used", "not_used", "refused", "failed", "stopped")
 TRAINING_SECONDS_BUCKETS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 DEGRADED_CONDITIONS = ("broker", "disk", "log", "model_fit", "review", "state", "stream", "waiting")
-RECALL_BOUNDS = ("estimate", "low", "high")
+ESTIMATE_BOUNDS = ("estimate", "low", "high")
 
 
 class Metrics:
@@ -124,7 +126,27 @@ class Metrics:
         )
         for outcome in DELIVERY_OUTCOMES:
             self.webhook_deliveries.labels(outcome)
-        # -- review --------------------------------------------------------------------------------------------------
+        self._create_review_metrics(gauge)
+        # -- http ----------------------------------------------------------------------------------------------------
+        self.http_requests = counter(
+            "http_requests", "Requests by route, method and class of status", "route", "method", "status"
+        )
+        self.http_request_seconds = histogram(
+            "http_request_seconds",
+            "Seconds from the start of a request to the end of its response",
+            REQUEST_SECONDS_BUCKETS,
+            "route",
+        )
+        self.http_queue = gauge("http_queue_sentences", "Sentences waiting for the model")
+        self.webhooks = counter(
+            "webhook_events", "Webhook events of annotation platforms by outcome", "platform", "outcome"
+        )
+        self.overload = counter("overload", "Requests rejected because of overload or draining, by reason", "reason")
+        # -- the process ---------------------------------------------------------------------------------------------
+        self.ready = gauge("ready", "1 if a condition of readiness holds, else 0", "condition")
+        self.degraded = gauge("degraded", "1 if a part of the service does not work now, else 0", "condition")
+
+    def _create_review_metrics(self, gauge: Callable[..., Gauge]) -> None:
         self.review_items = gauge("review_items", "Items of the review queue by state", "dataset", "state")
         self.decisions = gauge("decisions", "Reviewers' decisions in force", "dataset", "verdict")
         self.precision = gauge(
@@ -154,21 +176,10 @@ class Metrics:
             "Compared answers behind labelwatch_reviewer_agreement: an item counts once per pair of reviewers",
             "dataset",
         )
-        # -- http ----------------------------------------------------------------------------------------------------
-        self.http_requests = counter(
-            "http_requests", "Requests by route, method and class of status", "route", "method", "status"
+        self.annotator_f1 = gauge(
+            "annotator_f1",
+            "Estimated F1 of an annotator's spans against those of the dataset's model, with its 95 % interval",
+            "dataset",
+            "annotator",
+            "bound",
         )
-        self.http_request_seconds = histogram(
-            "http_request_seconds",
-            "Seconds from the start of a request to the end of its response",
-            REQUEST_SECONDS_BUCKETS,
-            "route",
-        )
-        self.http_queue = gauge("http_queue_sentences", "Sentences waiting for the model")
-        self.webhooks = counter(
-            "webhook_events", "Webhook events of annotation platforms by outcome", "platform", "outcome"
-        )
-        self.overload = counter("overload", "Requests rejected because of overload or draining, by reason", "reason")
-        # -- the process ---------------------------------------------------------------------------------------------
-        self.ready = gauge("ready", "1 if a condition of readiness holds, else 0", "condition")
-        self.degraded = gauge("degraded", "1 if a part of the service does not work now, else 0", "condition")

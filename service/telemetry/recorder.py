@@ -27,8 +27,8 @@ from service.telemetry.dataset_labels import DatasetLabels
 from service.telemetry.metrics import (
     DEAD_LETTER_STAGES,
     DEGRADED_CONDITIONS,
+    ESTIMATE_BOUNDS,
     OVERLOAD_REASONS,
-    RECALL_BOUNDS,
     REVIEW_STATES,
     STAGES,
     STATUS_CLASSES,
@@ -280,7 +280,7 @@ class Telemetry:
         label = self._datasets.to_label(dataset)
         if label == OTHER_DATASETS:
             return
-        for bound, value in zip(RECALL_BOUNDS, (estimate, low, high), strict=True):
+        for bound, value in zip(ESTIMATE_BOUNDS, (estimate, low, high), strict=True):
             if value is not None:
                 self.metrics.recall.labels(label, bound).set(value)
             else:  # no estimate any more, as after decisions are withdrawn
@@ -296,6 +296,24 @@ class Telemetry:
                 self.metrics.agreement.labels(label, measure).set(value)
             else:
                 self.metrics.agreement.remove(label, measure)
+
+    @property
+    def names_annotators(self) -> bool:
+        """Whether the settings allow the name of any annotator."""
+        return self._annotators.names_any
+
+    def set_annotator_f1(self, f1: Mapping[str, Mapping[str, tuple[float, float, float]]]) -> None:
+        """Dataset → annotator → (estimate, low, high). Annotators that may not be named are left out: F1 does not add up."""
+        found: dict[tuple[str, str], tuple[float, float, float]] = {}
+        for dataset, annotators in f1.items():
+            label = self._datasets.to_label(dataset)
+            for name, values in annotators.items():
+                if label != OTHER_DATASETS and self._annotators.to_label(name) == name:
+                    found[label, name] = values
+        self.metrics.annotator_f1.clear()  # also those that are not shown any more
+        for (label, name), values in found.items():
+            for bound, value in zip(ESTIMATE_BOUNDS, values, strict=True):
+                self.metrics.annotator_f1.labels(label, name, bound).set(value)
 
     # -- http ------------------------------------------------------------------------------------------------------
 

@@ -111,8 +111,8 @@ RULES: Final[Mapping[Endpoint, Rule]] = {
     ("GET", "/v1/dead-letters/{id}"): _allow("read", dataset=DatasetIn.BODY),
     ("POST", "/v1/dead-letters/{id}/replay"): _allow(dataset=DatasetIn.BODY),
     ("POST", "/v1/dead-letters/replay"): _allow(dataset=DatasetIn.BODY),
-    ("GET", "/v1/datasets/{name}/annotators"): _READ_DATASET,
     # The routes let an annotator see its own name only.
+    ("GET", "/v1/datasets/{name}/annotators"): _SEE_ANNOTATOR,
     ("GET", "/v1/datasets/{name}/annotators/{annotator}"): _SEE_ANNOTATOR,
     ("GET", "/v1/datasets/{name}/annotators/{annotator}/items"): _SEE_ANNOTATOR,
     ("GET", "/v1/model"): _allow("annotator", "reviewer", "read", dataset=DatasetIn.OPTIONAL_QUERY),

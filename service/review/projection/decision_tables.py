@@ -26,7 +26,7 @@ MAX_COUNTED_REVIEWERS: Final = 1_000
 
 def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> None:
     db.execute(
-        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             decision.dataset,
             decision.id,
@@ -36,6 +36,7 @@ def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> No
             "withdrawn" if decision.withdrawn else decision.verdict,
             to_timestamp(decision.decided_at),
             value,
+            decision.blind_answer is not None and not decision.adjudication,
         ),
     )
 
@@ -79,14 +80,20 @@ def count_reviewers(db: sqlite3.Connection, key: SentenceKey, revision: int) -> 
 
 
 def list_decided_revisions(db: sqlite3.Connection, key: SentenceKey) -> list[int]:
-    """The revisions with a decision that is not withdrawn: the newest, if there are many."""
+    """The revisions with a decision that is not withdrawn, or whose answer still counts: the newest, if there are many."""
     revisions: list[int] = []
-    query = "SELECT max(revision) FROM decisions WHERE dataset = ? AND id = ? AND verdict <> 'withdrawn'"
     below: int | None = None
     while len(revisions) < MAX_DECIDED_REVISIONS:
-        (newest,) = (
-            db.execute(query, key) if below is None else db.execute(f"{query} AND revision < ?", (*key, below))
-        ).fetchone()
+        limit, values = ("", key) if below is None else (" AND revision < ?", (*key, below))
+        # One query for each of the two indexes: with OR, SQLite would read all decisions about the item.
+        found = [
+            db.execute(f"{query}{limit}", values).fetchone()[0]
+            for query in (
+                "SELECT max(revision) FROM decisions WHERE dataset = ? AND id = ? AND verdict <> 'withdrawn'",
+                "SELECT max(revision) FROM decisions WHERE dataset = ? AND id = ? AND disclosed = 1",
+            )
+        ]
+        newest = max((each for each in found if each is not None), default=None)
         if newest is None:
             break
         revisions.append(newest)

@@ -5,7 +5,6 @@ Like the tables, they do not depend on the order in which the topics were read.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from service.contracts import Assessment
 from service.labels import get_entity_type
 from service.review.decisions import compute_majority_verdict, find_wrong_words
 from service.review.items import TASK_DELETION_STATE, build_shown
+from service.review.projection.blind_answers import put_answers
 from service.review.projection.decision_tables import list_decided_revisions, read_decisions_in_force
 from service.review.projection.tables import read_overlap, read_task_deletion, to_timestamp, to_utc_day
 from service.review.ranker import extract_reviewed_words
@@ -74,8 +74,8 @@ def update_outcomes(db: sqlite3.Connection, key: SentenceKey) -> dict[str, Ranke
     _put_outcomes(db, key, by_revision)
     db.execute("DELETE FROM answers WHERE dataset = ? AND id = ?", key)
     for revision, decisions in in_force.items():
-        if settlements[revision].state != "open":  # until then the decisions are hidden
-            _put_answers(db, key, revision, [(each, _find_shown(each, current)) for each in decisions])
+        complete = settlements[revision].state != "open"
+        put_answers(db, key, revision, decisions, complete=complete, find_shown=lambda each: _find_shown(each, current))
     return examples
 
 
@@ -83,22 +83,6 @@ def _find_shown(decision: Decision, current: tuple[int, Shown] | None) -> Shown 
     if decision.shown is None and current is not None and current[0] == decision.revision:
         return current[1]
     return decision.shown
-
-
-def _put_answers(
-    db: sqlite3.Connection, key: SentenceKey, revision: int, decisions: list[tuple[Decision, Shown | None]]
-) -> None:
-    """The labels that each of several independent reviewers finds right, for their agreement; NULL where it is not known."""
-    independent = [(decision, shown) for decision, shown in decisions if not decision.adjudication]
-    if len(independent) < 2:
-        return
-    for decision, shown in independent:
-        given = None if shown is None else shown.labels
-        labels = decision.labels if decision.verdict == "error" else given if decision.verdict == "ok" else None
-        if labels is not None and given is not None and len(labels) != len(given):
-            labels = None
-        value = None if labels is None else json.dumps(labels, ensure_ascii=False)
-        db.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (*key, revision, decision.reviewer, value))
 
 
 def _put_outcomes(db: sqlite3.Connection, key: SentenceKey, by_revision: dict[int, list[ShownDecision]]) -> None:

@@ -52,10 +52,12 @@ CREATE VIRTUAL TABLE texts USING fts5(
 CREATE TABLE decisions (
     dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, adjudication INTEGER NOT NULL,
     revision INTEGER NOT NULL, verdict TEXT NOT NULL, decided_at REAL NOT NULL, value BLOB NOT NULL,
+    disclosed INTEGER NOT NULL,
     PRIMARY KEY (dataset, id, reviewer, adjudication)
 );
 CREATE INDEX decisions_by_verdict ON decisions (verdict, reviewer, dataset, id, revision);
 CREATE INDEX decisions_by_time ON decisions (decided_at);
+CREATE INDEX decisions_disclosed ON decisions (dataset, id, revision, reviewer) WHERE disclosed = 1;
 CREATE INDEX decisions_in_force ON decisions (dataset, id, revision, adjudication, reviewer) WHERE verdict <> 'withdrawn';
 CREATE TABLE claims (
     dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, until REAL NOT NULL, partition INTEGER NOT NULL,

@@ -6,9 +6,11 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.contracts import Message
+from service.statistics.annotators.sums import OTHER_ANNOTATORS
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
 MAX_ANNOTATORS = 200
 MAX_REVIEWERS = 200
@@ -66,19 +68,32 @@ class AnnotatorCounts(NamedTuple):
     confirmed_errors: int = 0
 
 
-def count_annotators(db: sqlite3.Connection, dataset: str) -> dict[str, AnnotatorCounts]:
-    """Items in review as in the queue, and what reviewers decided."""
+def count_annotators(db: sqlite3.Connection, dataset: str, first: Sequence[str] = ()) -> dict[str, AnnotatorCounts]:
+    """Items in review as in the queue, and what reviewers decided, of at most MAX_ANNOTATORS names.
+
+    They are the names in `first`, then those with the most items. All others together are OTHER_ANNOTATORS.
+    """
+    names = list(dict.fromkeys(first))[:MAX_ANNOTATORS]
+    most = db.execute(
+        f"SELECT annotator, count(*) AS n {FROM_ITEMS} AND annotator IS NOT NULL GROUP BY annotator"
+        " ORDER BY n DESC, annotator LIMIT ?",
+        (dataset, dataset, 2 * MAX_ANNOTATORS),
+    )
+    names += [name for (name, _) in most if name not in names][: MAX_ANNOTATORS - len(names)]
+    listed = json.dumps(names)
+    # The name, or that of the others.
+    label = "CASE WHEN annotator IN (SELECT value FROM json_each(?)) THEN annotator ELSE ? END AS label"
     counts = {
         name: AnnotatorCounts(items)
         for name, items in db.execute(
-            f"SELECT annotator, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} AND annotator IS NOT NULL GROUP BY annotator",
-            (dataset, dataset),
+            f"SELECT {label}, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} AND annotator IS NOT NULL GROUP BY label",
+            (listed, OTHER_ANNOTATORS, dataset, dataset),
         )
     }
     for name, decided, errors in db.execute(
-        "SELECT annotator, count(*), sum(verdict = 'error') FROM outcomes"
-        " WHERE dataset = ? AND annotator IS NOT NULL GROUP BY annotator",
-        (dataset,),
+        f"SELECT {label}, count(*), sum(verdict = 'error') FROM outcomes"  # noqa: S608 - a constant
+        " WHERE dataset = ? AND annotator IS NOT NULL GROUP BY label",
+        (listed, OTHER_ANNOTATORS, dataset),
     ):
         counts[name] = AnnotatorCounts(counts.get(name, AnnotatorCounts()).items, decided, errors)
     return counts

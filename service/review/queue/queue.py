@@ -21,6 +21,7 @@ from service.review.items import (
     to_review_words,
 )
 from service.review.likelihood import read_bands
+from service.review.projection.blind_answers import ItemStatus, find_blind_answer
 from service.review.projection.control_sample import is_blind
 from service.review.projection.decision_tables import (
     count_reviewers,
@@ -59,7 +60,7 @@ from service.review.settlement import select_independent
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
     from service.review.agreement import AgreementFigures
@@ -212,8 +213,9 @@ class ReviewQueue:
         with self.file.read_transaction() as db:
             return count_facets(db, dataset, state)
 
-    def count_annotators(self, dataset: str) -> dict[str, AnnotatorCounts]:
-        return self._compute_cached(("annotators", dataset), lambda db: count_annotators(db, dataset))
+    def count_annotators(self, dataset: str, first: Sequence[str] = ()) -> dict[str, AnnotatorCounts]:
+        """By name, of a limited number; the names in `first` are among them."""
+        return self._compute_cached(("annotators", dataset, *first), lambda db: count_annotators(db, dataset, first))
 
     def read_progress(
         self, *, dataset: str | None, reviewer: str | None, since: datetime, now: datetime | None = None
@@ -288,6 +290,11 @@ def _read_item(db: sqlite3.Connection, number: int, now: datetime, viewer: str |
     is_decided = state == "decided"
     blind = not is_decided and is_blind(db, dataset, share)
     is_disguised = not is_decided and reason == "control"
+    overlap = read_overlap(db, dataset)
+    blind_answer = None
+    if viewer is not None:
+        shows_others = bool(complete) and any(each.reviewer != viewer for each in decisions)
+        blind_answer = find_blind_answer(db, ItemStatus(key, revision, overlap, shows_others), viewer)
     return ReviewItem(
         dataset=dataset,
         id=sentence_id,
@@ -317,13 +324,13 @@ def _read_item(db: sqlite3.Connection, number: int, now: datetime, viewer: str |
         token_score=assessment.token_score,
         claimed_by=claim.reviewer,
         claimed_until=claim.until,
-        overlap=read_overlap(db, dataset),
+        overlap=overlap,
         decision_count=count_reviewers(db, key, revision),
         decisions=select_visible_decisions(decisions, viewer, complete=bool(complete)),
         agreement=compute_agreement(select_independent(decisions)) if complete else None,
         reason=reason if is_decided else None,
         inclusion_probability=probability if is_decided else None,
-    ).with_shown(build_shown(assessment, ranker_epoch=epoch))
+    ).with_record(build_shown(assessment, ranker_epoch=epoch), blind_answer)
 
 
 def _read_active_claim(db: sqlite3.Connection, key: SentenceKey, now: datetime) -> ActiveClaim:

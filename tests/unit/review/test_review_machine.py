@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from service.contracts import Claim
+from service.contracts import Claim, Decision
 from service.log.protocol import Output
 from service.review.messages import (
     build_claim_message,
@@ -110,6 +110,7 @@ class ReviewMachine(RuleBasedStateMachine):
         withdrawn=st.sampled_from((False, False, False, True)),
         adjudication=st.sampled_from((False, False, True)),
         shown=st.booleans(),
+        blind_answer=st.sampled_from((None, None, {}, {"verdict": "ok"}, {"verdict": "error", "labels": GIVEN})),
         minute=st.integers(0, 5),
     )
     def decide(
@@ -123,6 +124,7 @@ class ReviewMachine(RuleBasedStateMachine):
         withdrawn: bool,
         adjudication: bool,
         shown: bool,
+        blind_answer: dict[str, Any] | None,
         minute: int,
     ) -> None:
         self.append(
@@ -135,6 +137,7 @@ class ReviewMachine(RuleBasedStateMachine):
                 withdrawn=withdrawn,
                 adjudication=adjudication,
                 shown={"labels": GIVEN, "scores": (0.9, 0.1, 0.8)} if shown else None,
+                blind_answer=blind_answer,
                 decided_at=minutes_after_now(minute),
             )
         )
@@ -201,7 +204,7 @@ class ReviewMachine(RuleBasedStateMachine):
             decisions = state.get_decisions(sentence)
             assert item.decision_count == sum(not decision.adjudication for decision in decisions)
             is_hidden = state.settle(sentence).state == "open"
-            shown = () if is_hidden else tuple(each.model_copy(update={"shown": None}) for each in decisions)
+            shown = () if is_hidden else tuple(hide_records(each) for each in decisions)
             assert item.decisions == shown
 
     @invariant()
@@ -212,6 +215,10 @@ class ReviewMachine(RuleBasedStateMachine):
                 if item.state == "open":
                     assert {decision.reviewer for decision in item.decisions} <= {viewer}
                     assert item.agreement is None
+
+
+def hide_records(decision: Decision) -> Decision:
+    return decision.model_copy(update={"shown": None, "blind_answer": None})
 
 
 def list_free(queue: ReviewQueue, reviewer: str) -> list[tuple[str, str]]:

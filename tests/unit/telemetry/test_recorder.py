@@ -15,7 +15,7 @@ from service.statistics.arrivals import FlagCounts
 from service.telemetry import BatchReport, SentenceReport, Telemetry, ThresholdReport
 from service.telemetry.bounded_labels import MAX_ANNOTATOR_LABELS, OTHER_DATASETS, AnnotatorLabels, LabelLimit
 from service.telemetry.dataset_labels import MAX_CONFUSION_LABELS
-from service.telemetry.recorder import MAX_ROUTE_LABELS
+from service.telemetry.recorder import MAX_DATASET_LABELS, MAX_ROUTE_LABELS
 
 if TYPE_CHECKING:
     import pytest
@@ -145,6 +145,26 @@ def test_a_committed_batch() -> None:
     assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="ann") == 2
     assert value(telemetry, "annotator_flagged_total", dataset="news", annotator="ann") == 1
     assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="other") == 1
+
+
+def test_f1_of_annotators_that_the_settings_name() -> None:
+    def read_f1(telemetry: Telemetry) -> dict[str, float]:
+        found = read(telemetry).get("labelwatch_annotator_f1", {})
+        return {f"{dict(labels)['annotator']} {dict(labels)['bound']}": number for labels, number in found.items()}
+
+    f1 = {"news": {"ann": (0.8, 0.7, 0.9), "eve": (0.2, 0.1, 0.3), "(other)": (0.5, 0.4, 0.6)}}
+    telemetry = Telemetry(annotators="ann")
+    telemetry.set_annotator_f1(f1)
+    assert read_f1(telemetry) == {"ann estimate": 0.8, "ann low": 0.7, "ann high": 0.9}
+    telemetry.set_annotator_f1({"news": {}})
+    assert read_f1(telemetry) == {}, "the model was replaced by one that is not good enough"
+    silent, first_few = Telemetry(), Telemetry(annotators="*")
+    assert (silent.names_annotators, telemetry.names_annotators, first_few.names_annotators) == (False, True, True)
+    first_few.set_annotator_f1({"news": {f"a{number}": (0.5, 0.4, 0.6) for number in range(50)}})
+    assert len(read_f1(first_few)) == 3 * MAX_ANNOTATOR_LABELS
+    for number in range(MAX_DATASET_LABELS + 5):
+        silent.set_annotator_f1({f"d{number}": {"ann": (0.5, 0.4, 0.6)}})
+    assert read_f1(silent) == {}
 
 
 def test_lag_has_the_owned_partitions_only() -> None:

@@ -28,12 +28,13 @@ AnnotatorPath = Annotated[
 
 
 @router.get("/v1/datasets/{name}/annotators", summary="Annotators of a dataset")
-async def dataset_annotators(name: DatasetPath, backend: BackendDep) -> DatasetAnnotators:
-    """Sentences, confirmed errors, and agreement with the model, by annotator.
+async def dataset_annotators(name: DatasetPath, backend: BackendDep, caller: CallerDep) -> DatasetAnnotators:
+    """Sentences, confirmed errors, and agreement with the model, by annotator. A key of the role `annotator` gets its own.
 
     `meaning` says what agreement measures. Where the model is not good enough, `not_shown` says why it is left out.
     """
-    return await run_in_thread(_build_figures, backend, name)
+    only = caller.name if caller.role == "annotator" else None
+    return await run_in_thread(_build_figures, backend, name, only)
 
 
 @router.get(
@@ -70,18 +71,16 @@ async def dataset_annotator(
 ) -> DatasetAnnotators:
     """The figures of one annotator. The interval is the same as in the list of all."""
     _check_own(caller, annotator)
-    figures = await run_in_thread(_build_figures, backend, name)
-    own = tuple(each for each in figures.annotators if each.annotator == annotator)
-    if not own:
+    figures = await run_in_thread(_build_figures, backend, name, annotator)
+    if not figures.annotators:
         raise NotFoundError(f"dataset {name} has no sentences of an annotator {annotator!r}", field="annotator")
-    return figures.model_copy(update={"annotators": own})
+    return figures
 
 
-def _build_figures(backend: Backend, dataset: str) -> DatasetAnnotators:
-    view = backend.state_view
+def _build_figures(backend: Backend, dataset: str, only: str | None) -> DatasetAnnotators:
+    view, min_f1 = backend.state_view, backend.settings.annotator_min_f1
     check_dataset_exists(dataset, view.list_names())
-    counts = backend.queue.count_annotators(dataset)
-    return build_dataset_annotators(view, dataset, counts, min_f1=backend.settings.annotator_min_f1)
+    return build_dataset_annotators(view, backend.queue, dataset, min_f1=min_f1, only=only)
 
 
 def _check_own(caller: Caller, annotator: str) -> None:

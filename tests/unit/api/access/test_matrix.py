@@ -84,7 +84,7 @@ GET    /v1/dead-letters                        read admin                      r
 GET    /v1/dead-letters/{id}                   read admin                      -
 POST   /v1/dead-letters/{id}/replay            admin                           -
 POST   /v1/dead-letters/replay                 admin                           path
-GET    /v1/datasets/{name}/annotators          reviewer read admin             path
+GET    /v1/datasets/{name}/annotators          annotator reviewer read admin   path
 GET    /v1/datasets/{name}/annotators/{annotator}   annotator reviewer read admin   path
 GET    /v1/datasets/{name}/annotators/{annotator}/items   annotator reviewer read admin   path
 GET    /v1/model                               annotator reviewer read admin   lenient

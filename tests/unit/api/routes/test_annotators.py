@@ -130,7 +130,31 @@ def test_an_annotator_sees_itself_only(good_model: ApiHarness) -> None:
     headers = {"Authorization": f"Bearer {key}"}
     for path in (f"{ANNOTATORS}/anna", f"{ANNOTATORS}/anna/items"):
         assert client.get(path, headers=headers).status_code == 200
-    for path in (f"{ANNOTATORS}/b%2Fen", f"{ANNOTATORS}/b%2Fen/items", ANNOTATORS):
+    listed = client.get(ANNOTATORS, headers=headers).json()["annotators"]
+    assert listed == client.get(f"{ANNOTATORS}/anna", headers=headers).json()["annotators"]
+    assert [each["annotator"] for each in listed] == ["anna"]
+    for path in (f"{ANNOTATORS}/b%2Fen", f"{ANNOTATORS}/b%2Fen/items"):
         refused = client.get(path, headers=headers)
         assert refused.status_code == 403
         assert "'anna'" in refused.json()["detail"]
+
+
+def test_the_list_is_bounded_and_counts_everybody(good_model: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names come from producers, who may send any number of them."""
+    harness = good_model
+    for number in range(6):
+        harness.send(*make_sentences(1, seed=10 + number, dataset="news", annotator=f"crowd-{number}"))
+    wait_for(lambda: len(harness.client.get(ANNOTATORS).json()["annotators"]) == 8)
+    everybody = harness.client.get(ANNOTATORS).json()["annotators"]
+    for module in ("service.review.annotator_figures", "service.review.queue.breakdowns"):
+        monkeypatch.setattr(f"{module}.MAX_ANNOTATORS", 3)
+    harness.backend.queue._cache.clear()
+    listed = harness.client.get(ANNOTATORS).json()["annotators"]
+    assert [each["annotator"] for each in listed] == ["anna", "b/en", "crowd-0", "(other)"]
+    assert listed[:3] == everybody[:3]
+    for name in ("sentences", "items", "decided"):
+        assert sum(each[name] for each in listed) == sum(each[name] for each in everybody)
+    assert listed[3]["f1"] is None
+    harness.backend.queue._cache.clear()
+    [last] = harness.client.get(f"{ANNOTATORS}/crowd-5").json()["annotators"]
+    assert last == everybody[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from service.review.agreement import compare_answers, measure_agreement
 from service.review.queue import reviewer_agreement
 from tests.support.review_queue import (
     TOPICS,
+    decide_item,
     dump_rebuilt_queue,
     make_assessment,
     make_decision_output,
@@ -69,6 +71,57 @@ def test_a_sentence_that_is_annotated_again_still_counts(double: QueueHarness) -
     assert double.queue.build_agreement_report("default").items == 1
     double.write(decide("a", "bob", "ok", withdrawn=True, **about))
     assert double.queue.build_agreement_report("default").items == 0
+
+
+def decide_as_api(harness: QueueHarness, name: str, reviewer: str, verdict: str, **more: Any) -> None:
+    item = harness.queue.get_item("default", name, viewer=reviewer)
+    assert item is not None
+    harness.write(decide_item(item, verdict, reviewer=reviewer, **more))
+
+
+def read_answers(harness: QueueHarness, name: str = "a") -> dict[str, list[str]]:
+    with harness.queue.file.read_transaction() as db:
+        rows = db.execute("SELECT reviewer, labels FROM answers WHERE id = ?", (name,)).fetchall()
+    return {reviewer: json.loads(labels) for reviewer, labels in rows}
+
+
+def test_a_decision_that_is_changed_when_others_are_shown_counts_as_it_was(double: QueueHarness) -> None:
+    decide_as_api(double, "a", "ann", "error", labels=("O", "O", "O"))
+    decide_as_api(double, "a", "ann", "ok")  # blind: the last answer counts
+    decide_as_api(double, "a", "bob", "error", labels=TOWN)
+    before = double.queue.build_agreement_report("default")
+    assert (before.items, before.overall.f1) == (1, 0.0)
+    for _ in range(2):
+        decide_as_api(double, "a", "ann", "error", labels=TOWN)  # now they agree, and the item is decided
+        item = double.queue.get_item("default", "a")
+        assert item is not None
+        assert (item.state, item.agreement) == ("decided", "agree")
+        assert double.queue.build_agreement_report("default") == before
+    assert read_answers(double) == {"ann": list(GIVEN), "bob": list(TOWN)}
+
+
+def test_answers_that_are_withdrawn_or_given_again_when_others_are_shown_count_as_they_were(
+    double: QueueHarness,
+) -> None:
+    decide_as_api(double, "a", "ann", "ok")
+    decide_as_api(double, "a", "bob", "error", labels=TOWN)
+    expected = {"ann": list(GIVEN), "bob": list(TOWN)}
+    decide_as_api(double, "a", "ann", "ok", withdrawn=True)
+    assert double.list_ids(state="open") == ["a", "b", "c", "d"]
+    assert read_answers(double) == expected, "what did not suit must not disappear"
+    decide_as_api(double, "a", "cyd", "error", labels=TOWN)  # cyd could see both answers before
+    assert read_answers(double) == expected
+    decide_as_api(double, "a", "bob", "error", withdrawn=True)
+    decide_as_api(double, "a", "ann", "error", labels=TOWN)
+    assert read_answers(double) == expected
+
+
+def test_with_an_overlap_of_one_a_second_opinion_counts_as_it_was_given(harness: QueueHarness) -> None:
+    harness.write(make_scored_output("a", 0.1))
+    decide_as_api(harness, "a", "ann", "ok")
+    decide_as_api(harness, "a", "bob", "error", labels=TOWN)
+    decide_as_api(harness, "a", "ann", "error", labels=TOWN)
+    assert read_answers(harness) == {"ann": list(GIVEN), "bob": list(TOWN)}
 
 
 def test_with_an_overlap_of_one_second_opinions_count(harness: QueueHarness) -> None:
