@@ -58,14 +58,17 @@ class Figure(_Entry):
 
 
 class Curve(_Entry):
-    """How a cost grows: points of (size, cost), in the order of size."""
+    """How a cost grows: points of (size, cost), in the order of size, and the exponent of the last two."""
 
     name: str
     what: str
     x: str
     y: str
     points: list[tuple[float, float]]
-    machine: Machine | None = None
+    exponent: float | None = None
+    is_linear: bool = True
+    goal: str = ""
+    meets_goal: bool | None = None
 
 
 class Snapshot(_Entry):
@@ -110,6 +113,33 @@ def read_results(path: Path) -> Snapshot:
         raise UnreadableResultsError(
             f"{path} can't be read: {error!r}. Delete it and run `python -m tests.bench` again"
         ) from error
+
+
+def read_growth(path: Path) -> Snapshot:
+    """The curves of `.bench/growth.json`."""
+    if not path.exists():
+        return Snapshot()
+    try:
+        return Snapshot(curves=[to_curve(curve) for curve in json.loads(path.read_text(encoding="utf-8"))])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableResultsError(
+            f"{path} can't be read: {error!r}. Delete it and run `make bench-growth` again"
+        ) from error
+
+
+def to_curve(found: dict[str, Any]) -> Curve:
+    exponent = found.get("exponent")
+    return Curve(
+        name=found["name"],
+        what=found["what"],
+        x=found["x"],
+        y=found["unit"],
+        points=[(point["x"], round_figure(point["value"])) for point in found["points"]],
+        exponent=None if exponent is None else round(exponent, 2),
+        is_linear=found.get("is_linear", True),
+        goal=found.get("goal") or "",
+        meets_goal=found.get("meets_goal"),
+    )
 
 
 def to_figure(result: dict[str, Any]) -> Figure:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
 
-from tests.bench.page.svg import Bar, Panel, draw_bars, draw_panels, format_value
+from tests.bench.page.svg import Bar, Panel, draw_bars, draw_panels, format_size, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.bench.page.figures import Figure, Snapshot
+    from tests.bench.page.figures import Curve, Figure, Snapshot
 
 TEMPLATE = Path(__file__).with_name("template.md")
 PAGE = "benchmarks.md"
@@ -37,6 +37,10 @@ SECTIONS = {
         ),
     ),
     "state": ("State", "What a worker reads back when it starts or when another worker commits."),
+    "scale": (
+        "The simulation of many workers",
+        "A simulation against real runs on a real Kafka, see [scaling](scaling.md#the-simulation).",
+    ),
     "training": ("Training", "`labelwatch train` on the sample."),
     "trainer": ("Scoring during a training", "A training runs at low priority beside the API."),
     "cli_start": ("The command line", "Processor time until a command ends."),
@@ -58,6 +62,7 @@ def render_files(snapshot: Snapshot) -> dict[str, str]:
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - Markdown
     page = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         sections=build_sections(snapshot.figures),
+        curves=[build_curve_row(curve) for curve in snapshot.curves],
         plots={name: path if text else "" for name, (path, text) in plots.items()},
     )
     return {**files, PAGE: page.rstrip("\n") + "\n"}
@@ -125,5 +130,18 @@ def draw_peers(figures: Sequence[Figure]) -> str:
 
 
 def draw_growth(snapshot: Snapshot) -> str:
-    panels = [Panel(curve.what, curve.x, curve.y, curve.points) for curve in snapshot.curves]
+    panels = [Panel(curve.name.replace("_", " "), curve.x, curve.y, curve.points) for curve in snapshot.curves]
     return draw_panels("Cost by size", panels) if panels else ""
+
+
+def build_curve_row(curve: Curve) -> dict[str, str]:
+    verdict = {None: "", True: ", met", False: ", missed"}[curve.meets_goal]
+    return {
+        "what": curve.what.replace("|", "\\|"),
+        "costs": ", ".join(f"{format_size(size)}: {format_value(cost)}" for size, cost in curve.points),
+        "y": curve.y,
+        "x": curve.x,
+        "exponent": "" if curve.exponent is None else f"{curve.exponent:.2f}",
+        "verdict": "linear or better" if curve.is_linear else "worse than linear",
+        "goal": f"{curve.goal}{verdict}" if curve.goal else "",
+    }

@@ -30,6 +30,19 @@ if TYPE_CHECKING:
 
 MACHINE = Machine(cpu="A processor", instructions="AVX2", cores=2)
 
+GROWTH_CURVE = {
+    "name": "queue_page",
+    "what": "a page of the queue",
+    "x": "items",
+    "unit": "ms",
+    "points": [{"x": 1_000, "value": 2.0}, {"x": 1_000_000, "value": 30.0}],
+    "exponent": 0.392,
+    "is_linear": True,
+    "goal": "≤ 20 at 1,000,000",
+    "meets_goal": False,
+    "detail": {},
+}
+
 
 def make_figure(name: str, suite: str, **fields: Any) -> Figure:
     return Figure.model_validate(
@@ -46,7 +59,7 @@ def test_a_tiny_run_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(bench, "RESULTS_PATH", tmp_path / ".bench" / "results.json")
     monkeypatch.setattr("sys.argv", ["tests.bench", "cli_start"])
     assert bench.main() == 0
-    write_page(tmp_path, tmp_path / ".bench" / "results.json")
+    write_page(tmp_path, tmp_path / ".bench")
     page = (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
     (figure,) = read_snapshot(tmp_path / "benchmarks.json").figures
     assert f"| `cli_start_vs_python` | {figure.what} | {format_value(figure.ratio)} |" in page
@@ -61,12 +74,23 @@ def test_a_second_run_of_a_suite_replaces_its_figures_and_leaves_the_others(tmp_
 
 
 def test_the_page_is_the_same_when_it_is_written_again(tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
-    results.write_text(json.dumps([make_result(what="a over b", ratios=[1.5, 2.0, 3.25])]))
-    write_page(tmp_path, results)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write_page(tmp_path, results)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    docs, measured = tmp_path / "docs", tmp_path / "measured"
+    docs.mkdir()
+    measured.mkdir()
+    (measured / "results.json").write_text(json.dumps([make_result(what="a over b", ratios=[1.5, 2.0, 3.25])]))
+    (measured / "growth.json").write_text(json.dumps([GROWTH_CURVE]))
+    write_page(docs, measured)
+    before = {path: path.read_bytes() for path in docs.rglob("*.*")}
+    write_page(docs, measured)
+    assert {path: path.read_bytes() for path in docs.rglob("*.*")} == before
+    page = (docs / "benchmarks.md").read_text(encoding="utf-8")
+    assert (
+        "| a page of the queue | items | ms: 1 k: 2.00, 1 M: 30.0 | 0.39 | linear or better | ≤ 20 at 1,000,000, missed |"
+        in page
+    )
+    (measured / "growth.json").write_text("[{}]")
+    with pytest.raises(UnreadableResultsError, match=r"growth\.json"):
+        write_page(docs, measured)
 
 
 @pytest.mark.parametrize(
