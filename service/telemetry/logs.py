@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TextIO
+
+from service.telemetry.stderr_handler import StderrHandler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,17 +105,6 @@ class ConsoleFormatter(_MaskingFormatter):
         return f"{line}\n{trace}" if trace else line
 
 
-class _StderrHandler(logging.Handler):
-    """Writes to the current `sys.stderr`, which a caller may replace."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-        except (OSError, ValueError):  # stderr is closed: the service goes on
-            return
-
-
 def configure_logging(
     format: LogFormat = "console",  # noqa: A002 - the name of the setting
     level: LogLevel = "info",
@@ -127,7 +117,7 @@ def configure_logging(
     `secrets`: values to mask in every line, such as passwords from the settings.
     """
     root = logging.getLogger()
-    handler: logging.Handler = _StderrHandler() if stream is None else logging.StreamHandler(stream)
+    handler: logging.Handler = StderrHandler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(secrets) if format == "json" else ConsoleFormatter(secrets))
     handler.set_name("labelwatch")
     for previous in [handler for handler in root.handlers if handler.get_name() == "labelwatch"]:

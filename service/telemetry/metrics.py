@@ -145,6 +145,9 @@ class Metrics:
         # -- the process ---------------------------------------------------------------------------------------------
         self.ready = gauge("ready", "1 if a condition of readiness holds, else 0", "condition")
         self.degraded = gauge("degraded", "1 if a part of the service does not work now, else 0", "condition")
+        self.log_lines_dropped = counter(
+            "log_lines_dropped", "Log lines that were dropped because nobody reads standard error"
+        )
 
     def _create_review_metrics(self, gauge: Callable[..., Gauge]) -> None:
         self.review_items = gauge("review_items", "Items of the review queue by state", "dataset", "state")

@@ -37,6 +37,7 @@ from service.telemetry.metrics import (
     WEBHOOK_PLATFORMS,
     Metrics,
 )
+from service.telemetry.stderr_handler import dropped_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -79,7 +80,9 @@ class Telemetry:
         self._stage_histogram = cache(self.metrics.stage_seconds.labels)
         self._request_counter = cache(self.metrics.http_requests.labels)
         self._request_histogram = cache(self.metrics.http_request_seconds.labels)
+        self._counted_dropped_lines = 0
         self._init_labels()
+        self.on_scrape(self._count_dropped_lines)
 
     def _init_labels(self) -> None:
         metrics = self.metrics
@@ -100,6 +103,11 @@ class Telemetry:
     def on_scrape(self, hook: Callable[[], None]) -> None:
         """Registers a function that updates gauges before each exposition."""
         self._hooks.append(hook)
+
+    def _count_dropped_lines(self) -> None:
+        count = dropped_lines.count
+        self.metrics.log_lines_dropped.inc(count - self._counted_dropped_lines)
+        self._counted_dropped_lines = count
 
     def render_exposition(self) -> tuple[bytes, str]:
         """The metrics in the Prometheus text format, and its content type."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -279,6 +280,19 @@ def test_health_and_metrics_on_a_port_of_their_own(harness: CommandHarness) -> N
         assert "labelwatch_ready" in probes.get("/metrics").text
         assert probes.get("/v1/datasets").status_code == 404
         stop_process(process, signal.SIGTERM)
+
+
+def test_standard_error_that_nobody_reads_does_not_stop_requests(harness: CommandHarness) -> None:
+    name = "x" * 1_500
+    with running(harness, "up", LABELWATCH_LOGS_FORMAT="json") as (process, client):
+        assert process.stderr is not None
+        fill = 2 * fcntl.fcntl(process.stderr, fcntl.F_GETPIPE_SZ) // len(name)
+        for _ in range(fill):  # each makes a line of the access log
+            assert client.get(f"/v1/datasets/{name}").status_code == 422
+        assert client.post("/v1/score", json=WRONG).status_code == 200
+        assert "labelwatch_log_lines_dropped_total 0.0" in client.get("/metrics").text  # they wait
+        err = stop_process(process, signal.SIGTERM)
+        assert err.count('"status": 422') == fill
 
 
 def test_with_a_full_disk_the_service_starts_and_does_not_write(harness: CommandHarness) -> None:
