@@ -184,6 +184,11 @@ def build_batches_schema() -> Schema:
                 "description": "Other sentences, by the control share in force; empty text stands for further shares",
             },
             "last_arrival_ms": {**count, "description": "Time of the last sentence, in milliseconds since 1970"},
+            "drawn": {
+                "type": "object",
+                "additionalProperties": count,
+                "description": "Those of `unflagged` that were drawn for the control sample; without any it is left out",
+            },
         },
     }
     return _build_state_part(

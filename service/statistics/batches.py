@@ -104,7 +104,7 @@ class DatasetBatches:
                 "flagged": counts.flagged,
                 "unflagged": {share: counts.unflagged[share] for share in sorted(counts.unflagged)},
                 "last_arrival_ms": counts.last_arrival_ms,
-                "drawn": {share: counts.drawn[share] for share in sorted(counts.drawn)},
+                **({"drawn": {share: counts.drawn[share] for share in sorted(counts.drawn)}} if counts.drawn else {}),
             }
             for name, counts in self.batches.items()
         ]
