@@ -144,7 +144,22 @@ KINDS = (
         by={"annotator": "Annotator"},
         sort="Share",
         shares=("Share",),
-        width=24,
+        width=12,
+    ),
+    table(
+        "Annotators against the model",
+        "F1 of an annotator's spans against those of the model, with its 95 % interval. Only names in "
+        "LABELWATCH_METRICS_ANNOTATORS, and datasets whose model is good enough. It measures agreement with the model, not with the truth.",
+        {
+            column: Query(
+                f'max by (dataset, annotator) (labelwatch_annotator_f1{{dataset=~"$dataset", bound="{bound}"}})'
+            )
+            for column, bound in (("F1", "estimate"), ("Low", "low"), ("High", "high"))
+        },
+        by={"dataset": "Dataset", "annotator": "Annotator"},
+        sort="F1",
+        shares=("F1", "Low", "High"),
+        width=12,
     ),
 )
 
