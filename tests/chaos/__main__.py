@@ -15,11 +15,11 @@ from collections import Counter
 from pathlib import Path
 
 from tests.chaos import standstill
-from tests.chaos.kafka_chaos import ChaosReport, run_chaos
-from tests.chaos.plan import LONG_PROFILES, SHORT_PROFILES, FaultKind
+from tests.chaos.kafka_chaos import ChaosReport, find_impossible_faults, run_chaos
+from tests.chaos.plan import LONG_PROFILES, SHORT_PROFILES, FaultKind, add_upgrades, without
 
 COLUMNS = ("seed", "brokers", "messages", *FaultKind, "exits", "uncommitted", "seconds", "stall", "verdict")
-WIDTH = 11
+WIDTH = 8
 
 
 def format_row(report: ChaosReport) -> str:
@@ -46,16 +46,27 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--brokers", type=int, default=1, choices=sorted(LONG_PROFILES))
     parser.add_argument("--short", action="store_true", help="few faults, as in the tests")
+    parser.add_argument(
+        "--from",
+        dest="earlier",
+        metavar="COMMIT",
+        help="start the workers with this commit, and upgrade them one by one",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the logs of successful runs too")
     arguments = parser.parse_args()
     profile = (SHORT_PROFILES if arguments.short else LONG_PROFILES)[arguments.brokers]
+    servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    impossible = find_impossible_faults(Path(tempfile.gettempdir()), external_brokers=servers is not None)
+    for kind in impossible.keys() & profile.faults.keys():
+        print(f"without {kind} faults: {impossible[kind]}")
+    profile = without(add_upgrades(profile) if arguments.earlier else profile, impossible)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     faults: Counter[str] = Counter()
     failed = 0
     print("  ".join(f"{name:>{WIDTH}}" for name in COLUMNS), flush=True)
     for seed in range(arguments.seed, arguments.seed + arguments.runs):
         folder = Path(tempfile.mkdtemp(prefix=f"labelwatch-chaos-{seed}-"))
-        report = run_chaos(folder, seed=seed, profile=profile, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
+        report = run_chaos(folder, seed=seed, profile=profile, servers=servers, earlier_commit=arguments.earlier)
         print(format_row(report), flush=True)
         faults.update(report.faults)
         if report.problems:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import TransactionState
+from kafka.admin import ConfigResource, ConfigResourceType, TransactionState
 
 from tests.chaos.plan import FaultKind
 from tests.chaos.reading import TRANSIENT_ERRORS
@@ -15,6 +15,7 @@ from tests.kafka.broker import KafkaUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tests.chaos.disks import SmallDisks
     from tests.kafka.broker import Cluster
 
 PREFERRED = 0  # the type of election
@@ -28,6 +29,13 @@ OPEN_STATES = frozenset(
 )
 
 
+def stamp_on_arrival(servers: str, *topics: str) -> None:
+    """Gives messages the time of the broker: clocks of workers jump, and a producer may wait for a broker that hangs."""
+    configs = {"message.timestamp.type": "LogAppendTime"}
+    with KafkaAdminClient(bootstrap_servers=servers.split(",")) as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=configs) for topic in topics])
+
+
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
@@ -35,9 +43,10 @@ def _now_ms() -> int:
 class Brokers:
     """The cluster of a run, or external brokers, which are never broken."""
 
-    def __init__(self, servers: str, cluster: Cluster | None) -> None:
+    def __init__(self, servers: str, cluster: Cluster | None, disks: SmallDisks | None = None) -> None:
         self._servers = servers.split(",")
         self._cluster = cluster
+        self._disks = disks
         self._down: int | None = None
         self._outage_began_ms = 0
         self.outages: list[tuple[int, int]] = []  # times without any broker, in milliseconds
@@ -57,6 +66,8 @@ class Brokers:
             FaultKind.RESTART: self._cluster.stop,
             FaultKind.HANG: self._cluster.pause,
         }
+        if self._disks is not None:
+            inject[FaultKind.FULL] = self._disks.fill
         self._outage_began_ms = _now_ms()
         inject[kind](node)
         self._down = node
@@ -65,6 +76,11 @@ class Brokers:
         assert self._cluster is not None
         if kind is FaultKind.HANG:
             self._cluster.resume(node)
+        elif kind is FaultKind.FULL and self._disks is not None:
+            # The broker has ended, or its folder is offline until a restart.
+            self._cluster.kill(node)
+            self._disks.free(node)
+            self._cluster.start(node)
         else:
             self._cluster.start(node)
         self._down = None

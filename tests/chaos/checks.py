@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,19 +26,19 @@ from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
 from service.scoring.flat import drop_columns
 from service.statistics.arrivals import ArrivalCounts
 from service.statistics.batches import DatasetBatches
-from service.statistics.class_stats import ClassStats
 from service.statistics.running import RunningStats
 from service.stream.state.memories import MemoryDraft, MemoryRecord
 from service.stream.state.reader import read_state_record
 from service.stream.state.snapshot import StatsKey
-from tests.chaos.annotator_checks import check_annotators
-from tests.chaos.messages import DATASETS, MAX_WORDS, SERIAL, GeneratedMessage
+from tests.chaos.annotator_checks import ARRIVED_AT, check_annotators
+from tests.chaos.messages import CHANGED_DATASETS, DATASETS, MAX_WORDS, SERIAL, GeneratedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from service.inference.classifier import Classifier
     from service.judging.types import Observation
+    from service.statistics.class_stats import ClassStats
     from service.statistics.memory.memory import Memory
     from tests.chaos.reading import ConsumedMessage, TopicDump
 
@@ -70,10 +71,25 @@ class ProblemList(list[str]):
 class TopicChecker:
     """Compares the topics with what was sent, in one pass of the model over all messages."""
 
-    def __init__(self, classifier: Classifier, *, min_words: int, prior_words: int) -> None:
-        self._classifier = classifier
+    def __init__(
+        self,
+        classifier: Classifier,
+        named: Mapping[str, Classifier],
+        *,
+        min_words: int,
+        prior_words: int,
+        annotators: bool = True,
+    ) -> None:
+        """`named`: the models of the registry, beside the default model.
+
+        `annotators`: whether every worker knew the sums of annotators; those of an earlier version may not.
+        """
+        self._annotators = annotators
+        self._classifiers: dict[str | None, Classifier] = {None: classifier}
+        self._classifiers.update(named)
         self._min_words, self._prior_words = min_words, prior_words
         self._judges = {settings.name: self._build_judge(settings) for settings in DATASETS}
+        self._versions = {(each.name, each.version): self._build_judge(each) for each in (*DATASETS, *CHANGED_DATASETS)}
 
     def check(self, dumps: TopicDumps, sent: Mapping[int, GeneratedMessage], acknowledged: Iterable[int]) -> list[str]:
         problems = ProblemList()
@@ -88,8 +104,13 @@ class TopicChecker:
         valid = {position: inputs[position] for position in observations}
         self._check_assessments(dumps, valid, observations, problems)
         self._check_state(dumps, observations, problems)
-        problems += check_annotators(dumps.state, observations, self.get_judge)
+        if self._annotators:
+            problems += check_annotators(dumps.state, observations, self.get_judge)
         return problems
+
+    def _get_version(self, dataset: str, version: int) -> Judge:
+        """The judge with the settings that the worker had at that moment."""
+        return self._versions.get((dataset, version), self.get_judge(dataset))
 
     def get_judge(self, dataset: str) -> Judge:
         if dataset not in self._judges:
@@ -97,7 +118,7 @@ class TopicChecker:
         return self._judges[dataset]
 
     def _build_judge(self, settings: DatasetSettings) -> Judge:
-        folder = self._classifier.folder
+        folder = self._classifiers[settings.model].folder
         return Judge(folder, settings, min_words=self._min_words, prior_words=self._prior_words)
 
     def _observe_all(self, messages: Iterable[ConsumedMessage]) -> dict[PartitionOffset, Observation | None]:
@@ -105,13 +126,18 @@ class TopicChecker:
         sentences = {
             message.partition_offset: read_sentence(message.value or b"", max_words=MAX_WORDS) for message in messages
         }
-        positions = [position for position, sentence in sentences.items() if not sentence.deleted]
-        inferred = self._classifier.infer([sentences[position].tokens for position in positions])
         observations: dict[PartitionOffset, Observation | None] = dict.fromkeys(sentences)
-        for position, words in zip(positions, inferred, strict=True):
-            assert isinstance(words, WordProbs)
-            sentence = sentences[position]
-            observations[position] = self.get_judge(sentence.dataset).observe(sentence, words)
+        for model, classifier in self._classifiers.items():
+            positions = [
+                position
+                for position, sentence in sentences.items()
+                if not sentence.deleted and self.get_judge(sentence.dataset).settings.model == model
+            ]
+            inferred = classifier.infer([sentences[position].tokens for position in positions])
+            for position, words in zip(positions, inferred, strict=True):
+                assert isinstance(words, WordProbs)
+                sentence = sentences[position]
+                observations[position] = self.get_judge(sentence.dataset).observe(sentence, words)
         return observations
 
     # -- outputs ---------------------------------------------------------------------------------------------------
@@ -190,7 +216,10 @@ class TopicChecker:
         flagged = observation.word_index[flag_words(probs, observation.given, thresholds)].tolist()
         if [flag["index"] for flag in assessment["flags"]] != flagged:
             yield f"judged again, the words {flagged} are flagged; its assessment says {assessment['flags']}"
-        control = _hash_to_share(f"{dataset}/{identity}") < judge.settings.control_share
+        settings = self._get_version(dataset, assessment["settings_version"]).settings
+        if settings.version != assessment["settings_version"]:
+            yield f"it is judged with version {assessment['settings_version']} of the settings, which was never sent"
+        control = _hash_to_share(f"{dataset}/{identity}") < settings.control_share
         reason = "flagged" if flagged else "update" if sent.get("update") else "control" if control else "scored"
         if assessment["reason"] != reason:
             yield f"its assessment says {assessment['reason']} and must say {reason}"
@@ -232,7 +261,11 @@ class TopicChecker:
         ends = {partition: end for partition, end in dumps.sentences.end_offsets.items() if end}
         if positions != ends:
             problems.append(f"the positions in the state are {positions} and the input ends at {ends}")
-        self._compare_state(learned, memories, self._learn_by_partition(observations), problems)
+        versions = {
+            _read_position(message): int(json.loads(message.value or b"")["settings_version"])
+            for message in dumps.scores.messages
+        }
+        self._compare_state(learned, memories, self._learn_by_partition(observations, versions), problems)
 
     def _compare_state(
         self,
@@ -244,36 +277,50 @@ class TopicChecker:
         for partition, dataset in sorted(one_pass.keys() | learned.keys()):
             stats = learned.get((partition, dataset), self.get_judge(dataset).create_empty_stats())
             sums, memory, count = one_pass.get(
-                (partition, dataset), OnePassState(ClassStats.empty(stats.n_classes), None, 0)
+                (partition, dataset), OnePassState(RunningStats.empty(stats.n_classes), None, 0)
             )
-            if stats.get_total() != sums:
+            window = self._get_window(dataset)
+            if stats.get_total(window) != sums.get_total(window):
                 problems.append(
-                    f"partition {partition}, {dataset}: the workers learned {stats.get_total()}, one pass gives {sums}"
+                    f"partition {partition}, {dataset}: the workers learned {stats.get_total(window)}, one pass gives"
+                    f" {sums.get_total(window)}"
                 )
+            problems.add_group(
+                f"partition {partition}, {dataset}: not those of one pass are the days",
+                [day for day, bucket in stats.buckets.items() if sums.buckets.get(day) != bucket],
+            )
             if stats.histogram.total != count:
                 problems.append(f"partition {partition}, {dataset}: {stats.histogram.total} of {count} sentences")
             if memories.get_tables(partition, StatsKey.from_judge(self.get_judge(dataset))) != memory:
                 problems.append(f"partition {partition}, {dataset}: the memory is not that of one pass")
         expected = {key: state.sums for key, state in one_pass.items()}
-        totals = {key: stats.get_total() for key, stats in learned.items()}
         for dataset in sorted({name for _, name in expected}):
-            if _merge_stats(dataset, totals) != _merge_stats(dataset, expected):
+            window = self._get_window(dataset)
+            if _merge_stats(dataset, learned, window) != _merge_stats(dataset, expected, window):
                 problems.append(f"{dataset}: the sums over all partitions are not those of one pass")
 
+    def _get_window(self, dataset: str) -> int | None:
+        """The days that every version of the settings keeps."""
+        versions = [judge.settings.forget_after_days for (name, _), judge in self._versions.items() if name == dataset]
+        return min((days for days in versions if days is not None), default=None)
+
     def _learn_by_partition(
-        self, observations: Mapping[PartitionOffset, Observation | None]
+        self, observations: Mapping[PartitionOffset, Observation | None], versions: Mapping[PartitionOffset, int]
     ) -> dict[tuple[int, str], OnePassState]:
-        """One pass over each partition, in the order of its offsets."""
+        """One pass over each partition, in the order of its offsets. It forgets no day.
+
+        `versions`: of the settings, as the workers had them. A change reaches each worker at another message.
+        """
         learned: dict[tuple[int, str], OnePassState] = {}
-        for (partition, _), observation in sorted(observations.items(), key=itemgetter(0)):
+        for (partition, offset), observation in sorted(observations.items(), key=itemgetter(0)):
             if observation is not None and len(observation.given):
-                judge = self.get_judge(observation.sentence.dataset)
+                judge = self._get_version(observation.sentence.dataset, versions.get((partition, offset), 0))
                 key = partition, observation.sentence.dataset
-                state = learned.setdefault(key, OnePassState(ClassStats.empty(len(judge.classes)), None, 0))
-                memory = judge.memory.prepare(state.memory, observation.sentence)
+                state = learned.setdefault(key, OnePassState(RunningStats.empty(len(judge.classes)), None, 0))
+                memory = judge.memory.prepare(state.memory, observation.sentence, ARRIVED_AT)
                 evidence = None if memory is None else judge.memory.gather(observation, [memory])
                 smoothed = None if evidence is None else evidence.smoothed
-                sums = state.sums.update(observation.probs, observation.given, smoothed=smoothed)
+                sums = judge.learn(observation, state.sums, arrived_at=ARRIVED_AT, smoothed=smoothed)
                 if memory is not None and evidence is not None:
                     evidence.teach(memory, judge.memory.types)
                 learned[key] = OnePassState(sums, memory, state.sentences + 1)
@@ -283,17 +330,16 @@ class TopicChecker:
 class OnePassState(NamedTuple):
     """What one pass over a partition learns of a dataset."""
 
-    sums: ClassStats
+    sums: RunningStats
     memory: Memory | None
     sentences: int
 
 
-def _merge_stats(dataset: str, sums: Mapping[tuple[int, str], ClassStats]) -> ClassStats | None:
-    total: ClassStats | None = None
-    for (_, name), stats in sums.items():
-        if name == dataset:
-            total = stats if total is None else total.merge(stats)
-    return total
+def _merge_stats(
+    dataset: str, stats: Mapping[tuple[int, str], RunningStats], window_days: int | None
+) -> ClassStats | None:
+    shares = [each for (_, name), each in stats.items() if name == dataset]
+    return reduce(RunningStats.merge, shares).get_total(window_days) if shares else None
 
 
 def _check_exactly_once(

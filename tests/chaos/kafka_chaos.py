@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
+import os
 import time
 import uuid
 from collections import Counter
@@ -20,11 +21,32 @@ from service.inference.model.folder import ModelFolder
 from service.log.kafka.admin import create_topics
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
-from tests.chaos.brokers import Brokers
+from tests.chaos.brokers import Brokers, stamp_on_arrival
 from tests.chaos.checks import Stall, TopicChecker, TopicDumps, find_longest_stall
-from tests.chaos.messages import MAX_WORDS, generate_messages
-from tests.chaos.plan import BROKER_FAULTS, BROKER_SESSION_MS, N_WORKERS, Fault, FaultKind, RunProfile, plan_faults
-from tests.chaos.processes import WorkerProcesses
+from tests.chaos.clocks import SEAM, WorkerClocks
+from tests.chaos.disks import SmallDisks, can_mount
+from tests.chaos.earlier_version import check_out
+from tests.chaos.messages import (
+    CHANGED_DATASETS,
+    DATASETS,
+    MAX_WORDS,
+    SECOND_MODEL,
+    generate_messages,
+    make_second_model,
+)
+from tests.chaos.plan import (
+    BROKER_FAULTS,
+    BROKER_SESSION_MS,
+    N_WORKERS,
+    NETWORK_FAULTS,
+    PROXIED_WORKER,
+    Fault,
+    FaultKind,
+    RunProfile,
+    plan_faults,
+)
+from tests.chaos.processes import EARLIER_PATH, WorkerProcesses
+from tests.chaos.proxy import BrokerProxies, Link
 from tests.chaos.reading import read_topic
 from tests.chaos.traffic import LoadGenerator, ProgressMonitor, send_settings
 from tests.kafka.broker import Cluster
@@ -61,28 +83,73 @@ class ChaosReport:
     problems: tuple[str, ...]
 
 
-def run_chaos(folder: Path, *, seed: int, profile: RunProfile, servers: str | None = None) -> ChaosReport:
-    """Runs once, on the named brokers or on new ones. The logs of workers and brokers stay in the folder."""
+def find_impossible_faults(folder: Path, *, external_brokers: bool = False) -> dict[FaultKind, str]:
+    """The kinds of faults that can't be injected here, and why."""
+    impossible: dict[FaultKind, str] = {}
+    if not can_mount(folder):
+        impossible[FaultKind.FULL] = "this process may not mount a tmpfs"
+    if external_brokers:
+        impossible |= dict.fromkeys((*BROKER_FAULTS, *NETWORK_FAULTS), "the brokers are not those of the run")
+    return impossible
+
+
+def run_chaos(
+    folder: Path, *, seed: int, profile: RunProfile, servers: str | None = None, earlier_commit: str | None = None
+) -> ChaosReport:
+    """Runs once, on the named brokers or on new ones. The logs of workers and brokers stay in the folder.
+
+    `earlier_commit`: the workers start with its code, and are upgraded by `FaultKind.UPGRADE`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    earlier = None if earlier_commit is None else check_out(earlier_commit, folder / "earlier")
     with ExitStack() as stack:
-        cluster = None
-        if servers is None:
-            settings = {"broker.session.timeout.ms": str(BROKER_SESSION_MS), "broker.heartbeat.interval.ms": "1000"}
-            cluster = stack.enter_context(Cluster(folder / "kafka", brokers=profile.brokers, settings=settings))
-            servers = cluster.bootstrap_servers
-        chaos = ChaosRun(folder, seed, profile, servers, Brokers(servers, cluster))
+        if servers is not None:
+            return ChaosRun(folder, seed, profile, servers, Brokers(servers, None), proxies=None, earlier=earlier).run(
+                stack
+            )
+        nodes = range(1, profile.brokers + 1)
+        disks = None
+        if FaultKind.FULL in profile.faults:
+            disks = stack.enter_context(SmallDisks(folder / "kafka", nodes))
+        proxies = stack.enter_context(BrokerProxies(nodes))
+        settings = {"broker.session.timeout.ms": str(BROKER_SESSION_MS), "broker.heartbeat.interval.ms": "1000"}
+        cluster = stack.enter_context(
+            Cluster(folder / "kafka", brokers=profile.brokers, settings=settings, advertised_ports=proxies.ports)
+        )
+        proxies.forward_to(cluster.proxied_ports)
+        servers = cluster.bootstrap_servers
+        chaos = ChaosRun(
+            folder, seed, profile, servers, Brokers(servers, cluster, disks), proxies=proxies, earlier=earlier
+        )
         return chaos.run(stack)
 
 
 class ChaosRun:
-    def __init__(self, folder: Path, seed: int, profile: RunProfile, servers: str, brokers: Brokers) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        profile: RunProfile,
+        servers: str,
+        brokers: Brokers,
+        *,
+        proxies: BrokerProxies | None,
+        earlier: Path | None,
+    ) -> None:
         self._seed, self._profile, self._servers, self._brokers = seed, profile, servers, brokers
+        self._proxies = proxies
+        self._upgrades = earlier is not None
+        self._clocks = WorkerClocks(folder, N_WORKERS) if FaultKind.CLOCK in profile.faults else None
         self._topics = Topics(f"chaos-{uuid.uuid4().hex[:8]}.")
         self._model = make_model(folder / "model", "wordpiece", poison="fails", manifest={"invariant": "exact"})
         self._classifier = Classifier(ModelFolder.load(self._model))
+        self._registry = folder / "registry"
+        second = make_second_model(self._registry)
+        self._named = {SECOND_MODEL: Classifier(ModelFolder.load(second))}
         # Two static members and one dynamic member: both kinds of membership are tested together.
         identities = (*(f"chaos-{number}" for number in range(N_WORKERS - 1)), None)
-        self._workers = WorkerProcesses(folder, self._make_environment(), identities)
+        overrides = {number: self._make_override(number, earlier) for number in range(N_WORKERS)}
+        self._workers = WorkerProcesses(folder, self._make_environment(), identities, overrides)
         self._progress = ProgressMonitor(servers, self._topics, partitions=PARTITIONS)
         self._load = LoadGenerator(
             servers,
@@ -108,7 +175,20 @@ class ChaosRun:
             "LABELWATCH_WORKER_PRIOR_WORDS": str(PRIOR_WORDS),
             "LABELWATCH_WORKER_PUBLISH_SCORES": "true",
             "LABELWATCH_MODEL_FOLDER": str(self._model),
+            "LABELWATCH_MODELS_PATH": str(self._registry),
         }
+
+    def _make_override(self, number: int, earlier: Path | None) -> dict[str, str]:
+        """The environment of one worker."""
+        paths = [str(SEAM), os.environ.get("PYTHONPATH", "")]
+        override = {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+        if self._clocks is not None:
+            override |= self._clocks.get_environment(number)
+        if earlier is not None:
+            override[EARLIER_PATH] = str(earlier)
+        if self._proxies is not None and number == PROXIED_WORKER:
+            override["LABELWATCH_KAFKA_BOOTSTRAP_SERVERS"] = self._proxies.bootstrap_servers
+        return override
 
     def run(self, stack: ExitStack) -> ChaosReport:
         replicas = 3 if self._profile.brokers >= 3 else 1
@@ -119,7 +199,8 @@ class ChaosRun:
             replication=replicas,
             min_isr=min(2, replicas),
         )
-        send_settings(self._servers, self._topics)
+        stamp_on_arrival(self._servers, self._topics.state, self._topics.sentences)
+        send_settings(self._servers, self._topics, DATASETS)
         for manager in (self._progress, self._workers, self._load):
             stack.enter_context(manager)
         started_at = time.monotonic()
@@ -139,7 +220,13 @@ class ChaosRun:
         seconds = time.monotonic() - started_at
         self._workers.drain()
         dumps = self._read_topics()
-        checker = TopicChecker(self._classifier, min_words=MIN_WORDS, prior_words=PRIOR_WORDS)
+        checker = TopicChecker(
+            self._classifier,
+            self._named,
+            min_words=MIN_WORDS,
+            prior_words=PRIOR_WORDS,
+            annotators=not self._upgrades,
+        )
         written = read_topic(self._servers, self._topics.state, committed=False)
         return self._make_report(
             seconds,
@@ -217,18 +304,39 @@ class ChaosRun:
     def _apply_fault(self, fault: Fault, deadline: float) -> None:
         if fault.kind in BROKER_FAULTS:
             injected = self._inject_broker_fault(fault)
+        elif fault.kind in NETWORK_FAULTS:
+            injected = self._inject_network_fault(fault)
+        elif fault.kind is FaultKind.SETTINGS:
+            injected = self._change_settings()
         else:
             injected = self._inject_worker_fault(fault, deadline)
         if injected:
             self._fault_counts[fault.kind] += 1
             self._last_fault_at = time.monotonic()
         else:
+            waits_for_brokers = fault.kind in BROKER_FAULTS or fault.kind is FaultKind.SETTINGS
             self._call_later(
-                RETRY_INTERVAL_S if fault.kind in BROKER_FAULTS else TICK_S, lambda: self._apply_fault(fault, deadline)
+                RETRY_INTERVAL_S if waits_for_brokers else TICK_S, lambda: self._apply_fault(fault, deadline)
             )
+
+    def _inject_network_fault(self, fault: Fault) -> bool:
+        proxies = self._proxies
+        assert proxies is not None, "the network to external brokers can't be broken"
+        proxies.set_link(fault.target, Link.STALLED if fault.kind is FaultKind.CUT else Link.REFUSED)
+        self._call_later(fault.seconds, lambda: proxies.set_link(fault.target, Link.OPEN))
+        return True
+
+    def _change_settings(self) -> bool:
+        """Waits for the brokers: what repairs them is scheduled in this thread."""
+        if not self._brokers.is_healthy():
+            return False
+        send_settings(self._servers, self._topics, CHANGED_DATASETS)
+        return True
 
     def _inject_worker_fault(self, fault: Fault, deadline: float) -> bool:
         """Hits the target, or another worker if the target is down."""
+        if fault.kind is FaultKind.UPGRADE:
+            return self._workers.upgrade(fault.target, pause=fault.seconds)
         numbers = [(fault.target + step) % N_WORKERS for step in range(N_WORKERS)]
         if not fault.sudden and time.monotonic() < deadline:
             # A fault during the recovery from the last one tests little.
@@ -242,6 +350,12 @@ class ChaosRun:
             return self._workers.kill(number, pause=fault.seconds)
         if fault.kind is FaultKind.DRAIN:
             return self._workers.terminate(number, pause=fault.seconds)
+        if fault.kind is FaultKind.CLOCK:
+            clocks = self._clocks
+            assert clocks is not None
+            clocks.set_offset(number, fault.jump)
+            self._call_later(fault.seconds, lambda: clocks.set_offset(number, 0))
+            return True
         frozen = self._workers.freeze(number)
         if frozen:
             self._call_later(fault.seconds, lambda: self._workers.thaw(number))

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from service.contracts import DatasetSettings
 from service.inference.classifier import WordProbs
-from tests.support.tiny_models import POISON_WORD
+from tests.support.tiny_models import POISON_WORD, make_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from service.inference.classifier import Classifier
     from service.log.protocol import Headers
@@ -25,13 +26,22 @@ WORDS = (
     *("Oslo", "rates", "12", "Müller", "quickly", ".", "東京", "e\u0301"),
 )
 CHUNK_SIZE = 64
+SECOND_MODEL = "second"  # of the registry
 WRONG_LABEL_SHARE = 0.05  # of the words; the others have the label that the model predicts
 # The datasets whose settings are sent before the first sentence. The others use the defaults.
 DATASETS = (
     DatasetSettings(
         name="mapped", version=1, label_map={"PERSON": "PER"}, unmapped="unscored", control_share=0.25, scheme="iob2"
     ),
-    DatasetSettings(name="types", version=1, scheme="io"),
+    DatasetSettings(name="types", version=1, scheme="io", memory="off"),
+    DatasetSettings(name="fading", version=1, forget_after_days=8),
+    DatasetSettings(name="documents", version=1, memory="documents"),
+    DatasetSettings(name="second", version=1, model=SECOND_MODEL),
+)
+# What `FaultKind.SETTINGS` sends. Neither change starts the statistics anew.
+CHANGED_DATASETS = (
+    DATASETS[0].model_copy(update={"version": 2, "control_share": 0.75}),
+    DATASETS[2].model_copy(update={"version": 2, "forget_after_days": 4}),
 )
 DATASET_NAMES = ("default", "news", *(settings.name for settings in DATASETS))
 
@@ -45,6 +55,12 @@ class GeneratedMessage:
     value: bytes | None
     headers: Headers
     stage: str | None
+
+
+def make_second_model(registry: Path) -> Path:
+    """Writes the model that the dataset `second` names to a registry. It has the same labels and other weights."""
+    folder = registry / SECOND_MODEL
+    return make_model(folder, "wordpiece", seed=1, poison="fails", manifest={"invariant": "exact"})
 
 
 def generate_messages(seed: int, classifier: Classifier) -> Iterator[GeneratedMessage]:
@@ -94,8 +110,13 @@ def _make_sentence(
     elif name == "types":
         given_labels = [label.split("-")[-1] for label in given_labels]
     message |= {"labels": given_labels, "dataset": name, "id": identity, "new_field": None}
-    if annotator := ANNOTATORS[serial % len(ANNOTATORS)]:
-        message |= {"annotator": annotator, "annotated_at": f"1969-05-{1 + serial % 31:02}T12:00:00Z"}
+    annotator = ANNOTATORS[serial % len(ANNOTATORS)]
+    if annotator or name == "fading":  # without a day of its own a sentence would be of today, and all others too old
+        message["annotated_at"] = f"1969-05-{1 + serial % 31:02}T12:00:00Z"
+    if annotator:
+        message["annotator"] = annotator
+    if name == "documents":
+        message["document"] = f"d{serial // 50}"
     if again:
         message |= {"update": True, "revision": serial}
     else:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COMMAND = (str(Path(sys.executable).with_name("labelwatch")), "worker")
 HAS_PARTITIONS = ASSIGNED_PARTITIONS_MESSAGE % "["
+EARLIER_PATH = "CHAOS_EARLIER_PATH"  # the folder whose code a worker runs, until it is upgraded
 DRAIN_TIMEOUT_S = 180.0
 MAX_OUTPUT_CHARS = 4_000
 # Exits by design: whoever runs workers starts them again.
@@ -43,6 +44,13 @@ class WorkerSlot:
     @property
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+
+def _choose_code(environment: Mapping[str, str]) -> Mapping[str, str]:
+    earlier = environment.get(EARLIER_PATH)
+    if earlier is None:
+        return environment
+    return {**environment, "PYTHONPATH": os.pathsep.join((earlier, environment.get("PYTHONPATH", "")))}
 
 
 @dataclass(slots=True)
@@ -87,7 +95,7 @@ class WorkerProcesses:
             slot.process = subprocess.Popen(
                 [sys.executable, "-c", SHIM, *COMMAND],
                 cwd=self.folder,
-                env=slot.environment,
+                env=_choose_code(slot.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -137,6 +145,14 @@ class WorkerProcesses:
     def terminate(self, number: int, *, pause: float) -> bool:
         """Asks a worker to exit, as an orchestrator does."""
         return self._stop_with(number, signal.SIGTERM, pause)
+
+    def upgrade(self, number: int, *, pause: float) -> bool:
+        """Asks a worker to exit. It is started again with the present code instead of that in EARLIER_PATH."""
+        stopped = self.terminate(number, pause=pause)
+        if stopped:
+            slot = self._slots[number]
+            slot.environment = {name: value for name, value in slot.environment.items() if name != EARLIER_PATH}
+        return stopped
 
     def _stop_with(self, number: int, with_signal: signal.Signals, pause: float) -> bool:
         slot = self._slots[number]

@@ -32,9 +32,9 @@ from service.inference.model.folder import ModelFolder
 from service.log.kafka.admin import create_topics
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
-from tests.chaos.brokers import Brokers
-from tests.chaos.messages import MAX_WORDS, generate_messages
-from tests.chaos.plan import BROKER_SESSION_MS, N_WORKERS, FaultKind
+from tests.chaos.brokers import Brokers, stamp_on_arrival
+from tests.chaos.messages import DATASETS, MAX_WORDS, generate_messages, make_second_model
+from tests.chaos.plan import BROKER_SESSION_MS, N_WORKERS, PROXIED_WORKER, FaultKind
 from tests.chaos.processes import WorkerProcesses
 from tests.chaos.proxy import BrokerProxies, Link
 from tests.chaos.reading import TRANSIENT_ERRORS
@@ -48,9 +48,8 @@ if TYPE_CHECKING:
 PARTITIONS = 6
 RATE = 60.0  # messages per second
 TICK_S = 0.05
-SETTLE_S = 3.0  # of progress in every partition, before the next fault
+SETTLE_S = 2.0  # of progress in every partition, before the next fault
 RECOVERY_TIMEOUT_S = 300.0
-PROXIED_WORKER = 0
 
 
 class SingleFault(StrEnum):
@@ -65,7 +64,7 @@ class SingleFault(StrEnum):
 
 
 HOLD_S = {SingleFault.KILL: 0.0}  # how long a fault lasts
-DEFAULT_HOLD_S = 25.0
+DEFAULT_HOLD_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +123,15 @@ class StandstillRun:
             replication=3,
             min_isr=2,
         )
-        send_settings(self._servers, self._topics)
+        stamp_on_arrival(self._servers, self._topics.state, self._topics.sentences)
+        send_settings(self._servers, self._topics, DATASETS)
         environment = {
             "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": self._servers,
             "LABELWATCH_TOPICS_PREFIX": self._topics.prefix,
             "LABELWATCH_WORKER_GROUP": self._topics.prefix,
             "LABELWATCH_WORKER_MAX_WORDS": str(MAX_WORDS),
             "LABELWATCH_MODEL_FOLDER": str(model),
+            "LABELWATCH_MODELS_PATH": str(make_second_model(folder / "registry").parent),
         }
         through_proxies = {"LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": self._proxies.bootstrap_servers}
         self._workers = WorkerProcesses(

@@ -18,8 +18,23 @@ from service.log.topics import Topics
 from service.stream.state.snapshot import StateSnapshot
 from service.stream.worker.batch_processor import BatchProcessor
 from tests.chaos.checks import TopicChecker, TopicDumps, find_longest_stall
-from tests.chaos.messages import DATASETS, MAX_WORDS, GeneratedMessage, generate_messages
-from tests.chaos.plan import BROKER_FAULTS, LONG_PROFILES, N_WORKERS, SHORT_PROFILES, FaultKind, plan_faults
+from tests.chaos.messages import (
+    DATASETS,
+    MAX_WORDS,
+    SECOND_MODEL,
+    GeneratedMessage,
+    generate_messages,
+    make_second_model,
+)
+from tests.chaos.plan import (
+    BROKER_FAULTS,
+    LONG_PROFILES,
+    N_WORKERS,
+    NETWORK_FAULTS,
+    SHORT_PROFILES,
+    FaultKind,
+    plan_faults,
+)
 from tests.chaos.reading import ConsumedMessage, TopicDump
 from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
@@ -47,6 +62,8 @@ class Case(NamedTuple):
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """The topics that an undisturbed worker writes for messages in two partitions."""
     folder = make_model(tmp_path_factory.mktemp("tiny"), "wordpiece", poison="fails", manifest={"invariant": "exact"})
+    registry = tmp_path_factory.mktemp("registry")
+    named = {SECOND_MODEL: Classifier(ModelFolder.load(make_second_model(registry)))}
     classifier = Classifier(ModelFolder.load(folder))
     messages = list(itertools.islice(generate_messages(1, classifier), MESSAGES))
     records: dict[int, list[Record]] = {0: [], 1: []}
@@ -56,10 +73,11 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
         records[partition].append(
             Record(TOPICS.sentences, partition, offset, message.key, message.value, message.headers, 1000)
         )
-    datasets = DatasetRegistry(make_pool(classifier), min_words=1, prior_words=0)
+    pool = make_pool(classifier, registry)
+    datasets = DatasetRegistry(pool, min_words=1, prior_words=0)
     for settings in DATASETS:
         datasets.put(settings)
-    processor = BatchProcessor(make_pool(classifier), datasets, TOPICS, max_words=MAX_WORDS, publish_scores=True)
+    processor = BatchProcessor(pool, datasets, TOPICS, max_words=MAX_WORDS, publish_scores=True)
     result = processor.process(RecordBatch(records), StateSnapshot()).result
     state = [
         Output(TOPICS.state, key, value, partition=partition)
@@ -75,7 +93,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
         *(_make_dump(outputs, name) for name in (TOPICS.review, TOPICS.scores, TOPICS.dead_letters, TOPICS.state)),
     )
     return Case(
-        TopicChecker(classifier, min_words=1, prior_words=0), {message.serial: message for message in messages}, dumps
+        TopicChecker(classifier, named, min_words=1, prior_words=0),
+        {message.serial: message for message in messages},
+        dumps,
     )
 
 
@@ -155,6 +175,7 @@ def test_a_sentence_that_is_not_flagged_in_the_review_topic_is_found(case: Case)
         ("control", "reason", "scored", "must say control"),
         ("deleted", "reason", "update", "is deleted"),
         ("flagged", "id", "another", "is assessed as"),
+        ("flagged", "settings_version", 7, "version 7 of the settings, which was never sent"),
     ],
 )
 def test_an_inconsistent_assessment_is_found(case: Case, reason: str, field: str, value: object, problem: str) -> None:
@@ -229,7 +250,9 @@ def test_a_plan_follows_from_its_seed(profile: RunProfile) -> None:
     assert {kind: sum(fault.kind is kind for fault in faults) for kind in profile.faults} == profile.faults
     for fault in faults:
         assert 0 <= fault.at <= profile.window
-        assert fault.target in (range(1, profile.brokers + 1) if fault.kind in BROKER_FAULTS else range(N_WORKERS))
+        brokers = fault.kind in BROKER_FAULTS | NETWORK_FAULTS
+        assert fault.target in (range(1, profile.brokers + 1) if brokers else range(N_WORKERS))
+        assert (fault.jump != 0) == (fault.kind is FaultKind.CLOCK)
         if fault.kind is FaultKind.FREEZE:
             assert fault.seconds * 1000 > max(profile.timeouts.poll, profile.timeouts.session)
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Self
 
 from kafka import KafkaProducer, TopicPartition
 
-from tests.chaos.messages import DATASETS
 from tests.chaos.reading import TRANSIENT_ERRORS, open_consumer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafka import KafkaConsumer
     from kafka.producer.future import FutureRecordMetadata
 
+    from service.contracts import DatasetSettings
     from service.log.topics import Topics
     from tests.chaos.messages import GeneratedMessage
 
@@ -31,17 +31,23 @@ def open_producer(servers: str) -> KafkaProducer:
         acks="all",
         delivery_timeout_ms=int(SEND_TIMEOUT_S * 1000),
         max_block_ms=int(SEND_TIMEOUT_S * 1000),
+        request_timeout_ms=5_000,
         reconnect_backoff_max_ms=1_000,
         metrics_enabled=False,
     )
 
 
-def send_settings(servers: str, topics: Topics) -> None:
-    """Sends the dataset settings. It must run before the workers start, because the checks expect these settings only."""
+def send_settings(servers: str, topics: Topics, datasets: Iterable[DatasetSettings]) -> None:
+    """Sends dataset settings. The first ones must be there before the workers start: the checks expect no defaults.
+
+    Only the fields that are set are sent: workers of an earlier version know no others.
+    """
     with open_producer(servers) as producer:
         futures = [
-            producer.send(topics.datasets, key=settings.name.encode(), value=settings.model_dump_json().encode())
-            for settings in DATASETS
+            producer.send(
+                topics.datasets, key=settings.name.encode(), value=settings.model_dump_json(exclude_unset=True).encode()
+            )
+            for settings in datasets
         ]
         for future in futures:
             future.get(timeout=SEND_TIMEOUT_S)

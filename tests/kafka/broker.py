@@ -186,7 +186,7 @@ class Cluster:
 
     def _write_config(self, node: int) -> Path:
         data = self._folder / f"broker-{node}"
-        data.mkdir(parents=True)
+        data.mkdir(parents=True, exist_ok=True)
         replicas = 3 if len(self._nodes) >= 3 else 1
         min_isr = 2 if replicas == 3 else 1
         voters = ",".join(f"{other}@{HOST}:{port}" for other, port in self._controllers.items())

@@ -203,15 +203,20 @@ class StateRestorer:
         return [partition for partition in restored if partition is not None]
 
     def _unblock_jobs(self) -> None:
-        """Aborts the transactions of dead workers. Without an open transaction the client itself is stuck."""
-        for partition, job in self._jobs.items():
-            if job.end_offset is None or self._clock() < job.fence_at:
-                continue
-            blocked = self._fence(self._topics.state, partition)
-            job.fence_at = self._clock() + FENCE_INTERVAL_S
-            silent_s = self._clock() - job.progress_at
-            if not blocked and silent_s > MAX_SILENCE_S:
-                raise KafkaTimeoutError(f"partition {partition}: no message of its state for {silent_s:.0f} s")
+        """Aborts the transactions of dead workers. Without an open transaction the client itself is stuck.
+
+        One partition at a time: the transaction that blocks it often blocks the others too.
+        """
+        now = self._clock()
+        waiting = ((number, job) for number, job in self._jobs.items() if job.end_offset is not None)
+        partition, job = min(waiting, key=lambda each: each[1].fence_at, default=(0, None))
+        if job is None or now < job.fence_at:
+            return
+        blocked = self._fence(self._topics.state, partition)
+        job.fence_at = self._clock() + FENCE_INTERVAL_S
+        silent_s = self._clock() - job.progress_at
+        if not blocked and silent_s > MAX_SILENCE_S:
+            raise KafkaTimeoutError(f"partition {partition}: no message of its state for {silent_s:.0f} s")
 
     def _finish_job(self, partition: int, job: RestoreJob) -> RestoredPartition | None:
         position = job.state.pop(to_position_key(partition), None)
