@@ -18,6 +18,8 @@ EXAMPLES = {
     "webhooks add": "labelwatch webhooks add https://example.com/hook --event item.decided",
     "webhooks list": "labelwatch webhooks list",
     "webhooks remove": "labelwatch webhooks remove wh_0123456789abcdef",
+    "webhooks pause": "labelwatch webhooks pause wh_0123456789abcdef",
+    "webhooks resume": "labelwatch webhooks resume wh_0123456789abcdef",
     "webhooks test": "labelwatch webhooks test wh_0123456789abcdef",
     "webhooks failed": "labelwatch webhooks failed wh_0123456789abcdef",
     "webhooks retry": "labelwatch webhooks retry wh_0123456789abcdef",

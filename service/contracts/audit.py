@@ -18,6 +18,8 @@ AuditAction = Literal[
     "webhook-added",
     "webhook-removed",
     "webhook-retried",
+    "webhook-paused",
+    "webhook-resumed",
     "dead-letters",
     "key-created",
     "key-rotated",

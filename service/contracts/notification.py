@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, JsonValue, StrictStr
+from pydantic import Field, JsonValue, StrictBool, StrictStr
 
 from service.contracts.base import DatasetName, Message
 
@@ -28,6 +28,7 @@ class WebhookEndpoint(Message):
     body: Literal["standard", "slack"] = Field(
         default="standard", description="`slack`: a body with a `text`, as incoming webhooks of Slack expect it"
     )
+    paused: StrictBool = Field(default=False, description="Whether notifications wait until it is resumed")
     created_at: datetime
 
     def wants(self, event: EventType, dataset: str) -> bool:
@@ -35,11 +36,12 @@ class WebhookEndpoint(Message):
 
 
 class EndpointStatus(Message):
-    """How deliveries to an endpoint go. Without a status, the last one succeeded."""
+    """How deliveries to an endpoint go."""
 
     failing_since: datetime | None = None
     last_error: str | None = None
     disabled_at: datetime | None = Field(default=None, description="Nothing is sent from then on")
+    last_delivered_at: datetime | None = Field(default=None, description="Time of the last delivery, to the minute")
 
 
 class Notification(Message):

@@ -1,4 +1,4 @@
-"""What administrators do with webhooks, over REST and by command: add, list, test, retry and remove endpoints."""
+"""What administrators do with webhooks, over REST and by command: add, list, test, pause, retry and remove endpoints."""
 
 from __future__ import annotations
 
@@ -106,6 +106,13 @@ class WebhookAdmin:
         state = read_notification_state(self._log, self._topic)
         find_endpoint(state, endpoint_id)
         self._write([*build_removal(state, self._topic, endpoint_id), audit("webhook-removed", endpoint_id)])
+
+    def pause(self, endpoint_id: str, audit: BuildAudit = build_no_audit, *, paused: bool) -> None:
+        """Notifications wait while the endpoint is paused, and are sent when it is resumed."""
+        endpoint = find_endpoint(read_notification_state(self._log, self._topic), endpoint_id)
+        if endpoint.paused != paused:
+            changed = build_endpoint_record(self._topic, endpoint.model_copy(update={"paused": paused}))
+            self._write([changed, audit("webhook-paused" if paused else "webhook-resumed", endpoint_id)])
 
     def test(self, endpoint_id: str, *, by: str | None = None) -> TestDelivery:
         """Sends a test at once. It is not repeated."""

@@ -20,12 +20,12 @@ from service.notifications.client import GONE
 from service.notifications.events import build_digest, count_new_items, find_decision_event, list_conditions
 from service.notifications.messages import build_body, build_headers, derive_secret
 from service.notifications.state import (
-    NO_STATUS,
     NotificationState,
     build_condition_record,
     build_message_record,
     build_positions_record,
     build_status_record,
+    clear_problems,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ THREADS: Final = 4
 BACKOFF_S: Final = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200)  # about 28 hours in all
 JITTER: Final = 0.2
 DISABLE_AFTER: Final = timedelta(days=3)
+DELIVERY_TIME_PRECISION: Final = timedelta(minutes=1)  # not a record for every delivery
 QUEUE_FULL: Final = f"{MAX_PENDING} later notifications wait for this endpoint"
 
 
@@ -239,6 +240,8 @@ class Deliverer:
         if endpoint.id in self._running or now < self._not_before.get(endpoint.id, now):
             return
         pending = self._limit_pending(endpoint.id)
+        if endpoint.paused:
+            return
         due = [each for each in pending if each.next_attempt_at is None or each.next_attempt_at <= now]
         if due:
             self._running[endpoint.id] = self._pool.submit(self._send_all, endpoint, due[:MAX_SENT_AT_ONCE])
@@ -310,14 +313,18 @@ class Deliverer:
 
     def _update_status(self, endpoint_id: str, attempts: Sequence[Attempt]) -> None:
         before, now = self._state.get_status(endpoint_id), self._now()
-        status = NO_STATUS
+        status = clear_problems(before)
+        last = before.last_delivered_at
+        is_delivered = any(attempt.result.is_delivered for attempt in attempts)
+        if is_delivered and (last is None or now - last >= DELIVERY_TIME_PRECISION):
+            status = status.model_copy(update={"last_delivered_at": now})
         problems = [attempt.result.problem for attempt in attempts if not attempt.result.is_delivered]
         if problems and len(problems) == len(attempts):
             since = before.failing_since or now
             is_gone = any(attempt.result.status == GONE for attempt in attempts)
             disabled = now if is_gone or now - since >= DISABLE_AFTER else None
             update = {"failing_since": since, "last_error": problems[-1], "disabled_at": disabled}
-            status = NO_STATUS.model_copy(update=update)
+            status = status.model_copy(update=update)
         if status.disabled_at is not None:
             waiting = self._state.list_messages(endpoint_id, failed=False)
             logger.error(

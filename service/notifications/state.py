@@ -1,7 +1,7 @@
 """The webhooks topic: endpoints, their status, notifications that wait, positions in other topics, and what was last notified.
 
 endpoint/ID            the endpoint                        written by commands and REST
-status/ID              how its deliveries go               written by the deliverer; deleted to enable it again
+status/ID              how its deliveries go               written by the deliverer, and to enable it again
 message/ID/MESSAGE     a notification to deliver           deleted when it is delivered
 positions/TOPIC        the next offset of each partition   from which a topic is read
 condition/…            the value that was last notified    such as the model of a dataset
@@ -148,4 +148,9 @@ def build_retry(state: NotificationState, topic: str, endpoint_id: str) -> list[
         for each in state.messages.get(endpoint_id, {}).values()
     ]
     records = [build_message_record(topic, each) for each in retried]
-    return [*records, build_status_record(topic, endpoint_id, NO_STATUS)]
+    return [*records, build_status_record(topic, endpoint_id, clear_problems(state.get_status(endpoint_id)))]
+
+
+def clear_problems(status: EndpointStatus) -> EndpointStatus:
+    """The status of an endpoint that works."""
+    return NO_STATUS.model_copy(update={"last_delivered_at": status.last_delivered_at})

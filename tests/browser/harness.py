@@ -146,6 +146,8 @@ def run_service(folder: Path, *, sample: bool = True, keyless: bool = False) -> 
         "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
         "LABELWATCH_MODELS_PATH": str(folder / "models"),
         "LABELWATCH_API_PORT": "0",
+        "LABELWATCH_WEBHOOKS_KEY": "k" * 32,
+        "LABELWATCH_WEBHOOKS_ALLOWED_HOSTS": "127.0.0.1",
         "LABELWATCH_API_KEYS": "" if keyless else ",".join(keys),
     }
     command = [sys.executable, "-c", "from service.cli.main import main; main()", "up"]

@@ -95,6 +95,7 @@ RULES: Final[Mapping[Endpoint, Rule]] = {
     ("PUT", "/v1/datasets/{name}/label-set"): _CHANGE_DATASET,
     ("GET", "/v1/webhook-endpoints"): _MANAGE,
     ("POST", "/v1/webhook-endpoints"): _MANAGE,
+    ("PATCH", "/v1/webhook-endpoints/{id}"): _MANAGE,
     ("DELETE", "/v1/webhook-endpoints/{id}"): _MANAGE,
     ("POST", "/v1/webhook-endpoints/{id}/test"): _MANAGE,
     ("GET", "/v1/webhook-endpoints/{id}/failed"): _MANAGE,
@@ -145,4 +146,5 @@ ACTIONS: Final[Mapping[str, Endpoint]] = {
     "export": ("GET", "/v1/export"),
     "read_dead_letters": ("GET", "/v1/dead-letters"),
     "replay": ("POST", "/v1/dead-letters/replay"),
+    "manage_webhooks": ("GET", "/v1/webhook-endpoints"),
 }

@@ -5,6 +5,7 @@ import { DeadLettersView } from "./admin/dead_letters.js";
 import { ExportView } from "./admin/export.js";
 import { ModelsView } from "./admin/models.js";
 import { SettingsView } from "./admin/settings.js";
+import { WebhooksView } from "./admin/webhooks.js";
 import { Api, ApiError, followEvents, hasKey, UnreachableError } from "./api.js";
 import { Caller } from "./caller.js";
 import { askKey, askReviewer, showHelp } from "./dialogs.js";
@@ -45,6 +46,7 @@ const views = {
   settings: new SettingsView(api, context),
   letters: new DeadLettersView(api, context),
   export: new ExportView(api, context),
+  webhooks: new WebhooksView(api, context),
   audit: new AuditView(api, context),
 };
 /** @type {Record<string, string>} */
@@ -56,6 +58,7 @@ const TITLES = {
   settings: "settings",
   letters: "dead letters",
   export: "export",
+  webhooks: "webhooks",
   audit: "audit trail",
 };
 /** The action that a caller must be allowed to see the view. @type {Record<string, string>} */
@@ -64,6 +67,7 @@ const REQUIRED_ACTIONS = {
   settings: "change_settings",
   letters: "read_dead_letters",
   export: "export",
+  webhooks: "manage_webhooks",
   audit: "read_audit",
 };
 /** @type {View | null} */

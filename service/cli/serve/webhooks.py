@@ -88,6 +88,8 @@ def list_endpoints() -> None:
 
 def describe_status(endpoint: EndpointReport) -> str:
     status = endpoint.status
+    if endpoint.paused:
+        return "paused"
     if status.disabled_at is not None:
         return f"disabled since {status.disabled_at:%Y-%m-%d %H:%M} UTC: {status.last_error}"
     if status.failing_since is not None:
@@ -101,6 +103,22 @@ def remove(endpoint_id: IdArgument) -> None:
     with _open_admin() as admin:
         admin.remove(endpoint_id, build_audit)
     typer.echo(f"{endpoint_id} is removed")
+
+
+@webhooks_app.command("pause")
+def pause(endpoint_id: IdArgument) -> None:
+    """Let notifications wait, for example while the receiver is down. At most 1,000 do."""
+    with _open_admin() as admin:
+        admin.pause(endpoint_id, build_audit, paused=True)
+    typer.echo(f"{endpoint_id} is paused: `labelwatch webhooks resume {endpoint_id}` sends what waits")
+
+
+@webhooks_app.command("resume")
+def resume(endpoint_id: IdArgument) -> None:
+    """Send what waits for a paused endpoint, and what comes."""
+    with _open_admin() as admin:
+        admin.pause(endpoint_id, build_audit, paused=False)
+    typer.echo(f"{endpoint_id} is resumed")
 
 
 @webhooks_app.command("test")

@@ -235,6 +235,52 @@ def test_decisions_wait_until_it_is_known_whether_they_are_hidden(harness: Webho
     assert [each["data"]["id"] for each in harness.bodies] == ["a"]
 
 
+def test_a_paused_endpoint_gets_what_waited_when_it_is_resumed(harness: WebhookHarness) -> None:
+    endpoint = harness.add()
+    harness.admin.pause(endpoint.id, paused=True)
+    harness.decide("a", "b")
+    harness.step()
+    assert harness.bodies == []
+    (report,) = harness.admin.list_endpoints()
+    assert (report.paused, report.pending, report.status.last_delivered_at) == (True, 2, None)
+    harness.deliverer.release()
+    harness.deliverer = harness.start()
+    harness.admin.pause(endpoint.id, paused=False)
+    harness.step()
+    assert [body["data"]["id"] for body in harness.bodies] == ["a", "b"]
+
+
+def test_what_waits_for_a_paused_endpoint_is_bounded(harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PENDING", 3)
+    endpoint = harness.add()
+    harness.admin.pause(endpoint.id, paused=True)
+    harness.decide(*"abcde")
+    harness.step()
+    (report,) = harness.admin.list_endpoints()
+    assert (report.pending, report.failed) == (3, 2)
+
+
+def test_the_time_of_the_last_delivery_is_kept_to_the_minute(harness: WebhookHarness) -> None:
+    endpoint = harness.add()
+    harness.decide("a")
+    harness.step()
+    first = harness.state.get_status(endpoint.id).last_delivered_at
+    assert first is not None
+    harness.decide("b")
+    harness.step(seconds=5)
+    assert harness.state.get_status(endpoint.id).last_delivered_at == first, "not a record for every delivery"
+    harness.receiver.behaviour = "fail"
+    harness.decide("c")
+    harness.step(seconds=70)
+    status = harness.state.get_status(endpoint.id)
+    assert (status.last_delivered_at, status.last_error) == (first, "answered 503")
+    harness.admin.retry(endpoint.id)
+    assert harness.state.get_status(endpoint.id).last_delivered_at == first
+    harness.receiver.behaviour = "ok"
+    harness.step(seconds=70)
+    assert harness.state.get_status(endpoint.id).last_delivered_at > first
+
+
 def test_slack_gets_a_text(harness: WebhookHarness) -> None:
     harness.add(body="slack")
     harness.decide("<a&b>")

@@ -1,8 +1,8 @@
 /** The audit trail, newest first, and the keys. */
 
 import { h, renderInlineCode } from "../dom.js";
-import { formatFullTime, pluralize, truncate } from "../text.js";
-import { AdminPage, fetchDatasetNames, listOptions, renderButton } from "./page.js";
+import { pluralize, truncate } from "../text.js";
+import { AdminPage, fetchDatasetNames, listOptions, renderButton, renderTable, renderTime } from "./page.js";
 
 /** @import { Api } from "../api.js" */
 /** @import { Child } from "../dom.js" */
@@ -26,6 +26,8 @@ const ACTIONS = [
   "webhook-added",
   "webhook-removed",
   "webhook-retried",
+  "webhook-paused",
+  "webhook-resumed",
   "dead-letters",
   "key-created",
   "key-rotated",
@@ -154,27 +156,3 @@ function renderKeys(keys) {
 
 /** @param {string | null} at @param {string | null} by @returns {Child[]} */
 const renderChange = (at, by) => [at ? renderTime(at) : "unknown", by ? ` by ${by}` : null];
-
-/** @param {string} at */
-const renderTime = (at) => h("time", { datetime: at }, formatFullTime(at));
-
-/** @param {string} name @param {string[]} columns @param {HTMLElement} rows */
-const renderTable = (name, columns, rows) =>
-  h(
-    "div",
-    { class: "scroll", tabindex: 0, role: "group", "aria-label": name },
-    h(
-      "table",
-      { class: "trainings" },
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          columns.map((column) => h("th", { scope: "col" }, column)),
-        ),
-      ),
-      rows,
-    ),
-  );

@@ -1,6 +1,7 @@
 /** What the pages for administrators share. */
 
 import { h } from "../dom.js";
+import { formatFullTime } from "../text.js";
 import { View } from "../view.js";
 
 /** @import { Api } from "../api.js" */
@@ -109,3 +110,27 @@ export const renderEffects = (effects) =>
         ),
       )
     : h("p", { class: "note" }, "The change has no other consequences that the service knows of.");
+
+/** @param {string} at */
+export const renderTime = (at) => h("time", { datetime: at }, formatFullTime(at));
+
+/** @param {string} name @param {string[]} columns @param {HTMLElement} rows */
+export const renderTable = (name, columns, rows) =>
+  h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": name },
+    h(
+      "table",
+      { class: "trainings" },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          columns.map((column) => h("th", { scope: "col" }, column)),
+        ),
+      ),
+      rows,
+    ),
+  );

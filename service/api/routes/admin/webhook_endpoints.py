@@ -109,6 +109,41 @@ async def remove(id: EndpointPath, request: Request, backend: BackendDep) -> Non
         await run_in_thread(require_admin(backend).remove, id, build_audit(request, backend))
 
 
+@router.patch(
+    "/{id}",
+    summary="Pause or resume an endpoint",
+    status_code=204,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "properties": {"paused": {"type": "boolean"}},
+                        "required": ["paused"],
+                        "additionalProperties": False,
+                        "examples": [{"paused": True}],
+                    }
+                }
+            },
+        }
+    },
+)
+async def pause(id: EndpointPath, request: Request, backend: BackendDep) -> None:  # noqa: A002 - as above
+    """Notifications wait while it is paused, at most 1,000, and are sent when it is resumed."""
+    fields = await read_json_object(request)
+    for name in fields:
+        if name != "paused":
+            raise InvalidInput("it can't be changed: only `paused` can. Add another endpoint instead", field=name)
+    paused = fields.get("paused")
+    if not isinstance(paused, bool):
+        raise InvalidInput("it must be true or false", field="paused")
+    with _answer_missing():
+        audit = build_audit(request, backend)
+        await run_in_thread(lambda: require_admin(backend).pause(id, audit, paused=paused))
+
+
 @router.post("/{id}/test", summary="Send a test", openapi_extra=EMPTY_BODY)
 async def test(id: EndpointPath, request: Request, backend: BackendDep) -> TestDelivery:  # noqa: A002 - as above
     """Sends one notification of the type `webhook.test` at once, and says what the receiver answered."""

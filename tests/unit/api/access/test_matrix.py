@@ -68,6 +68,7 @@ GET    /v1/datasets/{name}/label-set           reviewer read admin             p
 PUT    /v1/datasets/{name}/label-set           admin                           path
 GET    /v1/webhook-endpoints                   admin                           all
 POST   /v1/webhook-endpoints                   admin                           all
+PATCH  /v1/webhook-endpoints/{id}              admin                           all
 DELETE /v1/webhook-endpoints/{id}              admin                           all
 POST   /v1/webhook-endpoints/{id}/test         admin                           all
 GET    /v1/webhook-endpoints/{id}/failed       admin                           all
@@ -307,6 +308,7 @@ def test_me(served: ApiHarness) -> None:
         "export",
         "read_dead_letters",
         "replay",
+        "manage_webhooks",
     ]
     assert ask("send", limited=False)["may"] == ["send"]
     assert ask("annotator", limited=False)["may"] == []

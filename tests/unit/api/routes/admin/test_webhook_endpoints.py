@@ -44,12 +44,25 @@ def test_an_endpoint_is_added_tested_and_removed(harness: ApiHarness, client: Te
         receiver.behaviour = "fail"
         assert client.post(f"{path}/test", json={}).json()["problem"] == "answered 503"
     assert json.loads(receiver.requests[0][1])["type"] == "webhook.test"
+    assert client.patch(path, json={"paused": True}).status_code == 204
+    assert client.get(PATH).json()["endpoints"][0]["paused"] is True
+    for wrong, field in (({}, "paused"), ({"paused": 1}, "paused"), ({"url": "https://example.com"}, "url")):
+        refused = client.patch(path, json=wrong)
+        assert (refused.status_code, refused.json()["field"]) == (422, field)
+    assert client.patch(path, json={"paused": False}).status_code == 204
+    assert client.patch(f"{PATH}/wh_0000000000000000", json={"paused": True}).status_code == 404
     assert client.get(f"{path}/failed").json() == {"notifications": []}
     assert client.post(f"{path}/retry", json={}).json() == {"notifications": 0}
     assert client.delete(path).status_code == 204
     assert client.get(PATH).json() == {"endpoints": []}
     actions = [record["action"] for record in harness.read_messages(TOPICS.audit)]
-    assert actions == ["webhook-added", "webhook-retried", "webhook-removed"]
+    assert actions == [
+        "webhook-added",
+        "webhook-paused",
+        "webhook-resumed",
+        "webhook-retried",
+        "webhook-removed",
+    ]
 
 
 @pytest.mark.parametrize(
