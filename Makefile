@@ -126,8 +126,9 @@ attack: $(DEV) ## measure 64 normal clients beside costly requests, such as ATTA
 	@touch $@
 
 .PHONY: bench-peers
-bench-peers: .venv-peers/.ready ## compare with transformers + cleanlab, in an environment of several GB
-	.venv-peers/bin/python -m tests.bench peers
+bench-peers: .venv-peers/.ready ## compare with transformers + cleanlab, alone and behind FastAPI, in an environment of several GB
+	.venv-peers/bin/python -m tests.bench peers services
+	.venv-peers/bin/python -m tests.bench.page
 
 .venv-train/.ready: $(LOCKS)/train.txt
 	@tests/system-packages venv mvn

@@ -31,11 +31,12 @@ SUITES = (
     "cli_start",
     "own_labels",
     "peers",
+    "services",
     "scale",
 )
 # They need data or packages that are not part of this repo, or minutes that not every run has.
-ONLY_BY_NAME = {"own_labels", "peers", "scale"}
-MODULES = {"scale": "scale.suite"}  # suites of several modules
+ONLY_BY_NAME = {"own_labels", "peers", "scale", "services"}
+MODULES = {"scale": "scale.suite", "services": "services.suite"}  # suites of several modules
 RESULTS_PATH = Path(".bench/results.json")
 
 

@@ -35,6 +35,7 @@ def calibrate_batches(costs: Costs, run: RealRun) -> Costs:
         sentence_s=float((seconds.sum() - start * len(sizes)) / sizes.sum()) if slope <= 0 else float(slope),
         batch_s=start + polling,
         commit_s=statistics.median(batch["commit_s"] for batch in run.batches),
+        state_bytes=statistics.median(batch["state_bytes"] / batch["partitions"] for batch in run.batches),
     )
 
 
@@ -44,21 +45,21 @@ def calibrate_rebalance(costs: Costs, run: RealRun) -> Costs:
     gaps = []
     for event in run.assignments:
         before = [end for end in ends if end < event["at"]]
-        if event["worker"] == 0 and event["partitions"] and before:
+        if event["worker"] == 0 and event["owned"] and before:
             gaps.append(event["at"] - max(before))
     standstill = max(gaps, default=costs.join_s + costs.restore_s)
     return replace(costs, join_s=standstill / 2, restore_s=standstill / 2, restore_partition_s=0.0)
 
 
 def simulate_run(costs: Costs, run: RealRun, *, seed: int = 0) -> Measures:
-    """The simulation of a real run: the same load, and the change at the time at which it happened."""
+    """The simulation of a real run: the same load, and the change at the time at which it happened, the members in the same order."""
     load = Load(run.partitions, rate=run.sentences / run.partitions / run.send_s, until=run.send_s)
     settled = -60.0  # long before the first sentence
     events = [Event(settled, "start", worker) for worker in range(run.plan.workers)]
     if run.plan.change is not None and run.change_at is not None:
         worker = run.plan.workers if run.plan.change == "start" else run.plan.workers - 1
         events.append(Event(run.change_at, run.plan.change, worker))
-    return Simulation(costs, load, events, seed=seed).run()
+    return Simulation(costs, load, events, seed=seed, order=run.order).run()
 
 
 def compute_error(run: RealRun, simulated: Sequence[Measures]) -> float:

@@ -19,11 +19,12 @@ class Costs:
     commit_s: float
     # Every worker reads the state that the others commit.
     state_record_s: float
-    state_records: float  # of one partition in a batch
+    state_records: float  # of one partition in a batch, that others must apply
     # A rebalance: from the last member's request to the assignment, then the state of the first and of each further partition.
     join_s: float
     restore_s: float
     restore_partition_s: float
+    state_bytes: float = 0.0  # of one partition in a batch, all records
     sentence_cv: float = 0.0  # how much sentences differ: standard deviation over mean
     heartbeat_s: float = 1.0
     session_timeout_s: float = 20.0

@@ -16,6 +16,8 @@ class Group:
     """Members are numbers of workers."""
 
     partitions: int
+    # Kafka sorts members by ids that are random: so the order of the numbers says nothing about who owns what.
+    order: dict[int, float] = field(default_factory=dict)
     members: set[int] = field(default_factory=set)
     joined: set[int] = field(default_factory=set)
     owners: dict[int, int] = field(default_factory=dict)
@@ -53,7 +55,9 @@ class Group:
         """The partitions of each member of the next generation."""
         self.generation += 1
         self.phase = STABLE
-        found = assign_ranges(self.partitions, sorted(self.members))
+        found = assign_ranges(
+            self.partitions, sorted(self.members, key=lambda worker: (self.order.get(worker, 0.0), worker))
+        )
         self.owners = {partition: worker for worker, owned in found.items() for partition in owned}
         return found
 

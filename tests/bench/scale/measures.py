@@ -20,7 +20,7 @@ class Measures:
     load: Load
     sentences: int = 0
     batches: int = 0
-    state_records_partitions: int = 0
+    batch_partitions: int = 0  # summed over the batches
     reading_s: float = 0.0
     working_s: float = 0.0
     first_commit_at: float = 0.0
@@ -33,7 +33,7 @@ class Measures:
 
     def count_batch(self, sentences: int, partitions: int, reading: float, working: float) -> None:
         self.batches += 1
-        self.state_records_partitions += partitions
+        self.batch_partitions += partitions
         self.reading_s += reading
         self.working_s += working
 

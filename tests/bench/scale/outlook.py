@@ -30,8 +30,9 @@ class Outlook(NamedTuple):
 
 
 OUTLOOKS = (
-    Outlook(3),
-    Outlook(250),
+    Outlook(4),
+    Outlook(40),
+    Outlook(400),
     Outlook(1_000),
     Outlook(1_000, datasets=10),
     Outlook(1_000, datasets=10, max_batch=8_192),
@@ -44,10 +45,16 @@ OUTLOOKS = (
 def simulate(
     costs: Costs, outlook: Outlook, *, seconds: float = SECONDS, change_at: float = CHANGE_AT
 ) -> dict[str, Any]:
-    costs = replace(costs, state_records=costs.state_records * outlook.datasets, max_batch=outlook.max_batch)
+    costs = replace(
+        costs,
+        state_records=costs.state_records * outlook.datasets,
+        state_bytes=costs.state_bytes * outlook.datasets,
+        max_batch=outlook.max_batch,
+    )
     rate = SHARE_OF_CAPACITY / costs.sentence_s
     load = Load(outlook.workers, rate=rate, until=seconds)
     found = Simulation(costs, load, list_events(outlook, change_at), horizon=2 * seconds).run()
+    state_bytes_per_s = found.batch_partitions * costs.state_bytes / found.last_commit_at
     return {
         **outlook._asdict(),
         "offered_per_s": rate * outlook.workers,
@@ -56,8 +63,10 @@ def simulate(
         "delay_p99_s": found.compute_delay(0.99),
         "standstill_s": found.longest_standstill_s,
         "caught_up_after_s": found.last_commit_at - seconds,
-        "sentences_per_batch": found.sentences / max(1, found.batches),
+        "sentences_per_batch": found.sentences / found.batches,
+        "batches_per_s": found.batches / found.last_commit_at,
         "reading_share": found.reading_share,
+        "state_read_bytes_per_s": state_bytes_per_s * outlook.workers,  # every worker reads all of it
         "rebalances": len(found.rebalances),
     }
 
@@ -70,22 +79,31 @@ def list_events(outlook: Outlook, change_at: float) -> list[Event]:
     return events + [Event(change_at + 10.0, "start", worker) for worker in range(outlook.restarts)]
 
 
+COLUMNS = (
+    ("workers", "workers", ",d", 1),
+    ("datasets", "datasets", "d", 1),
+    ("crashes", "crashes", "d", 1),
+    ("restarts", "restarts", "d", 1),
+    ("max_batch", "max batch", "d", 1),
+    ("offered_per_s", "offered/s", ",.0f", 1),
+    ("committed_per_s", "committed/s", ",.0f", 1),
+    ("delay_p50_s", "p50 s", ".2f", 1),
+    ("delay_p99_s", "p99 s", ".2f", 1),
+    ("standstill_s", "standstill s", ".1f", 1),
+    ("caught_up_after_s", "caught up s", ".1f", 1),
+    ("sentences_per_batch", "batch", ".0f", 1),
+    ("batches_per_s", "commits/s", ",.0f", 1),
+    ("reading_share", "reading %", ".1f", 100),
+    ("state_read_bytes_per_s", "state read MB/s", ",.0f", 1e-6),
+)
+
+
 def simulate_all(costs: Costs, outlooks: Sequence[Outlook] = OUTLOOKS) -> list[dict[str, Any]]:
     found = []
-    print(
-        "workers datasets crashes restarts  batch |  offered/s committed/s  delay p50    p99 s  standstill s  "
-        "caught up s  batch size  reading state",
-        file=sys.stderr,
-    )
+    print("  ".join(title for _, title, _, _ in COLUMNS), file=sys.stderr)
     for outlook in outlooks:
         row = simulate(costs, outlook)
         found.append(row)
-        print(
-            f"{outlook.workers:>7} {outlook.datasets:>8} {outlook.crashes:>7} {outlook.restarts:>8} {outlook.max_batch:>6} | "
-            f"{row['offered_per_s']:>10,.0f} {row['committed_per_s']:>11,.0f} {row['delay_p50_s']:>10.2f} "
-            f"{row['delay_p99_s']:>8.2f} {row['standstill_s']:>13.1f} {row['caught_up_after_s']:>12.1f} "
-            f"{row['sentences_per_batch']:>11.0f} {row['reading_share']:>14.1%}",
-            file=sys.stderr,
-            flush=True,
-        )
+        cells = (f"{row[key] * factor:{form}}".rjust(len(title)) for key, title, form, factor in COLUMNS)
+        print("  ".join(cells), file=sys.stderr, flush=True)
     return found

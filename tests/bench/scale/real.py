@@ -48,6 +48,7 @@ class RealRun:
     change_at: float | None = None
     batches: list[dict[str, Any]] = field(default_factory=list)
     assignments: list[dict[str, Any]] = field(default_factory=list)
+    order: dict[int, float] = field(default_factory=dict)  # of the members: the first partition of each worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Runner:
         self._topics = Topics(f"{plan.name}.")
         self._kafka = KafkaSettings(bootstrap_servers=setting.servers)
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._owned: dict[int, int] = {}
+        self._owned: dict[int, list[int]] = {}
         self._ignored: set[int] = set()
 
     def run(self) -> RealRun:
@@ -145,6 +146,7 @@ class Runner:
         began = time.perf_counter()
         append_messages(KafkaLog(self._kafka), self._topics, list(self._values), self._setting.partitions)
         found.send_s = time.perf_counter() - began
+        found.order = self._get_order()
         committed, waiting = 0, self._plan.change
         while committed < len(self._values):
             event = self._next_event()
@@ -154,11 +156,14 @@ class Runner:
                 found.seconds = event["at"] - began
             elif event["event"] == "assigned":
                 found.assignments.append(event)
+                self._note_assignment(event)
             elif event["event"] == "joins":
                 found.change_at = event["at"] - began
             if waiting and committed >= self._plan.after_share * len(self._values):
                 found.change_at = self._apply_change(waiting, workers[-1], began)
                 waiting = None
+        if self._plan.change == "start":
+            found.order = self._get_order()
         return found
 
     def _apply_change(self, change: Change, worker: WorkerProcess, began: float) -> float | None:
@@ -177,11 +182,17 @@ class Runner:
     def _wait_for_assignment(self, workers: int) -> None:
         """Until every worker has partitions, and all partitions a worker."""
         while not (len(self._owned) == workers and all(self._owned.values())) or (
-            sum(self._owned.values()) != self._setting.partitions
+            sum(map(len, self._owned.values())) != self._setting.partitions
         ):
             event = self._next_event()
             if event["event"] == "assigned":
-                self._owned[event["worker"]] = event["partitions"]
+                self._note_assignment(event)
+
+    def _note_assignment(self, event: dict[str, Any]) -> None:
+        self._owned[event["worker"]] = event["owned"]
+
+    def _get_order(self) -> dict[int, float]:
+        return {worker: float(owned[0]) for worker, owned in self._owned.items() if owned}
 
     def _next_event(self) -> dict[str, Any]:
         try:

@@ -87,7 +87,7 @@ class ReportingWorker(Worker):
         before = self.assigned
         super().apply_rebalance()
         if self.assigned != before:
-            report("assigned", before=len(before), partitions=len(self.assigned))
+            report("assigned", before=len(before), owned=sorted(self.assigned))
 
 
 def main(job: dict[str, Any]) -> None:

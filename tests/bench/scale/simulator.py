@@ -22,7 +22,7 @@ from tests.bench.scale.group import JOINING, SYNCING, Group
 from tests.bench.scale.measures import Measures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tests.bench.scale.costs import Costs
     from tests.bench.scale.load import Load
@@ -73,11 +73,12 @@ class Simulation:
         *,
         horizon: float = math.inf,
         seed: int = 0,
+        order: Mapping[int, float] | None = None,
         measures: Measures | None = None,
     ) -> None:
         self.costs = costs
         self.load = load
-        self.group = Group(load.partitions)
+        self.group = Group(load.partitions, dict(order or {}))
         self.committed = [0] * load.partitions
         self.measures = measures or Measures(load)
         self._horizon = horizon
@@ -123,6 +124,7 @@ class Simulation:
             worker.alive, worker.stopping, worker.batch_size = True, False, self._first_batch_size
             worker.life += 1
             worker.state_seen = self._state_written
+            self.group.order.setdefault(worker.number, self._random.random())
             self.group.remove(worker.number, now)  # a new process is a new member
             self.group.add(worker.number, now)
             self._begin_rebalance(now)

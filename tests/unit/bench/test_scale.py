@@ -196,3 +196,10 @@ def test_costs_of_a_file_may_have_notes_and_must_not_be_negative(tmp_path: Path)
     path.write_text(json.dumps({**COSTS.to_json(), "commit_s": -1}))
     with pytest.raises(ValueError, match="`commit_s`"):
         Costs.read(path)
+
+
+def test_members_are_assigned_in_their_order() -> None:
+    group = Group(4, order={0: 2.0, 1: 1.0})
+    for worker in (0, 1):
+        group.add(worker, 0.0)
+    assert group.assign() == {1: range(2), 0: range(2, 4)}
