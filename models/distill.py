@@ -1,6 +1,9 @@
 """Trains the small model on its teachers' word probabilities over the made sentences; dev chooses the epoch.
 
     python models/distill.py --data DIR --weights DIR --teacher base.npy:0.7 --teacher small1.npy:0.3 --out DIR
+    python models/distill.py --data DIR --model models/default --layers 0 1 3 5 --teacher teachers.npz:1 --out DIR
+
+The second form makes a student with fewer layers: it starts from these layers of a finished folder.
 
 `--keep FILE.npz` writes the teachers' mean in a form small enough to be kept beside the scripts; `--teacher FILE.npz:1`
 then stands for all of them.
@@ -17,7 +20,9 @@ import numpy as np
 import torch
 from corpus import LABELS, Sentence, digest, make_sentences, read_columns
 from encoders import load_encoder
+from manifest import FILES
 from noise import detection
+from shipped import load_shipped_model
 from tokenized import encode_all
 from tokenizers import Tokenizer
 from training import Trainer, TrainingPlan, evaluate_f1, make_hard_targets, predict, save_if_best
@@ -49,10 +54,23 @@ def save_mean(mean: np.ndarray, made: list[Sentence], path: Path) -> None:
     np.savez_compressed(path, probs=probs, sentences=np.array(digest(made)))
 
 
+def load_student(weights: Path | None, folder: Path | None, layers: list[int] | None) -> torch.nn.Module:
+    if folder is None:
+        return load_encoder("small", weights, labels=LABELS)
+    model = load_shipped_model(folder / FILES["exact"], LABELS, layers=layers)
+    model.bert.embeddings.word_embeddings.weight.requires_grad_(False)
+    return model
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with train.tsv and dev.tsv")
-    parser.add_argument("--weights", type=Path, required=True, help="what encoders.py wrote for the small encoder")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--weights", type=Path, help="what encoders.py wrote for the small encoder")
+    source.add_argument("--model", type=Path, help="a finished model folder to start from")
+    parser.add_argument(
+        "--layers", type=int, nargs="+", metavar="N", help="the layers of --model to keep (default: all)"
+    )
     parser.add_argument("--teacher", action="append", required=True, metavar="FILE:WEIGHT")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keep", type=Path, metavar="FILE.npz", help="write the teachers' mean here and stop")
@@ -63,6 +81,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--rate", type=float, default=2e-4)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--bfloat16", action="store_true", help="twice as fast on CPUs with AVX-512 BF16")
     options = parser.parse_args()
 
     train, dev = read_columns(options.data / "train.tsv"), read_columns(options.data / "dev.tsv")
@@ -73,15 +92,15 @@ def main() -> None:
         return
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
-    plan = TrainingPlan(options.epochs, 32, options.rate, 1e-3, options.seed)
+    plan = TrainingPlan(options.epochs, 32, options.rate, 1e-3, options.seed, bfloat16=options.bfloat16)
     taught = np.split(mean, np.cumsum([len(s.words) for s in made])[:-1])
     targets = [
         LABEL_SHARE * label + (1 - LABEL_SHARE) * soft
         for label, soft in zip(make_hard_targets(made), taught, strict=True)
     ]
-    tokenizer = Tokenizer.from_file(str(options.weights / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str((options.weights or options.model) / "tokenizer.json"))
     encoded, dev_encoded = encode_all(tokenizer, made, casing=True), encode_all(tokenizer, dev, casing=True)
-    model = load_encoder("small", options.weights, labels=LABELS)
+    model = load_student(options.weights, options.model, options.layers)
     if options.start:
         model.load_state_dict(torch.load(options.start, weights_only=True))
     trainer = Trainer(model, plan, options.out, plan.epochs * -(-len(made) // plan.batch))

@@ -89,6 +89,7 @@ class TrainingPlan:
     rate: float
     head_rate: float
     seed: int
+    bfloat16: bool = False  # forward and backward in half the time on CPUs with AVX-512 BF16; others lose by it
 
 
 class Trainer:
@@ -182,8 +183,9 @@ class Trainer:
             wanted.append(targets[index][np.maximum(words, 0)])
         keep = np.concatenate(real)
         goal = torch.from_numpy(np.concatenate(wanted)[keep].astype(np.float32))
-        logits = self.model(**inputs).logits[rows[keep], columns[keep]]
-        loss = torch.nn.functional.cross_entropy(logits, goal)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bfloat16):
+            logits = self.model(**inputs).logits[rows[keep], columns[keep]]
+        loss = torch.nn.functional.cross_entropy(logits.float(), goal)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.params, 1.0)

@@ -11,23 +11,21 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 import torch
 from cleanlab.token_classification import filter as peer_filter
 from cleanlab.token_classification import rank as peer_rank
-from onnx import numpy_helper
-from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast, TokenClassificationPipeline
+from transformers import PreTrainedTokenizerFast, TokenClassificationPipeline
 
+from models.shipped import load_shipped_model
 from service.errors import InferenceError
 from service.inference.classifier import Classifier
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from service.inference.tokenization.word_shape import N_CASING_CLASSES, classify_casing
+from service.inference.tokenization.word_shape import classify_casing
 from tests.bench.pipeline import THREADS, make_pipeline_run, measure_seconds, read_sample, summarize_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -36,64 +34,6 @@ if TYPE_CHECKING:
 ROUNDS = 3
 BATCH_SIZES = (1, 32)
 TOLERANCE = 2e-3
-HEADS = 12
-
-Tensors = dict[str, "npt.NDArray[np.float32]"]
-
-
-def load_shipped_tensors(graph: Path) -> Tensors:
-    """The tensors of the shipped file, int8 values multiplied out."""
-    found = {each.name: numpy_helper.to_array(each) for each in onnx.load(str(graph)).graph.initializer}
-    plain = {name: value for name, value in found.items() if not name.endswith((".values", ".scale"))}
-    for name in [name.removesuffix(".values") for name in found if name.endswith(".values")]:
-        plain[name] = found[f"{name}.values"].astype(np.float32) * found[f"{name}.scale"]
-    return plain
-
-
-def build_torch_model(folder: ModelFolder) -> BertForTokenClassification:
-    given = load_shipped_tensors(folder.path / "model.exact.onnx")
-    layers = 1 + max(int(name.split(".")[1]) for name in given if name.startswith("layer."))
-    hidden = given["word"].shape[1]
-    config = BertConfig(
-        vocab_size=len(given["word"]),
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=HEADS,
-        intermediate_size=len(given["layer.0.inner.bias"]),
-        max_position_embeddings=len(given["position"]),
-        type_vocab_size=N_CASING_CLASSES,
-        id2label=dict(enumerate(folder.labels)),
-        label2id={label: k for k, label in enumerate(folder.labels)},
-    )
-    model = BertForTokenClassification(config)
-    state = {
-        "bert.embeddings.word_embeddings.weight": given["word"],
-        "bert.embeddings.position_embeddings.weight": given["position"],
-        "bert.embeddings.token_type_embeddings.weight": given["types"],
-        "bert.embeddings.LayerNorm.weight": given["norm.gain"],
-        "bert.embeddings.LayerNorm.bias": given["norm.bias"],
-        "classifier.weight": given["head"].T,
-        "classifier.bias": given["head.bias"],
-    }
-    places = {
-        "query": "attention.self.query",
-        "key": "attention.self.key",
-        "value": "attention.self.value",
-        "out": "attention.output.dense",
-        "inner": "intermediate.dense",
-        "outer": "output.dense",
-    }
-    for k in range(layers):
-        ours, theirs = f"layer.{k}.", f"bert.encoder.layer.{k}."
-        for part, place in places.items():
-            matrix = given[ours + part]
-            state[f"{theirs}{place}.weight"] = matrix.T
-            state[f"{theirs}{place}.bias"] = given.get(f"{ours}{part}.bias", np.zeros(matrix.shape[1], np.float32))
-        for norm, place in (("norm1", "attention.output.LayerNorm"), ("norm2", "output.LayerNorm")):
-            state[f"{theirs}{place}.weight"] = given[f"{ours}{norm}.gain"]
-            state[f"{theirs}{place}.bias"] = given[f"{ours}{norm}.bias"]
-    model.load_state_dict({name: torch.from_numpy(np.array(value, order="C")) for name, value in state.items()})
-    return model.eval()
 
 
 class WordPipeline(TokenClassificationPipeline):  # type: ignore[misc]
@@ -174,7 +114,9 @@ def run() -> list[dict[str, Any]]:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder.tokenizer), pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]"
     )
-    pipeline = WordPipeline(model=build_torch_model(folder), tokenizer=tokenizer)
+    pipeline = WordPipeline(
+        model=load_shipped_model(folder.path / "model.exact.onnx", folder.labels), tokenizer=tokenizer
+    )
     difference = check_same_probs(exact, pipeline, sentences[:50])
     sides = {"fast": make_pipeline_run(classifier, sentences), "exact": make_pipeline_run(exact, sentences)}
     times: dict[str, list[float]] = {name: [] for name in (*sides, *(f"peer_{size}" for size in BATCH_SIZES))}

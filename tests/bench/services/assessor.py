@@ -13,9 +13,10 @@ import torch
 from cleanlab.token_classification import rank
 from transformers import PreTrainedTokenizerFast
 
+from models.shipped import load_shipped_model
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from tests.bench.peers import WordPipeline, build_torch_model
+from tests.bench.peers import WordPipeline
 from tests.bench.services.port import THREADS
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class PlainAssessor:
             sep_token="[SEP]",
             unk_token="[UNK]",
         )
-        self._pipeline = WordPipeline(model=build_torch_model(folder), tokenizer=tokenizer)
+        self._pipeline = WordPipeline(
+            model=load_shipped_model(folder.path / "model.exact.onnx", folder.labels), tokenizer=tokenizer
+        )
         self._classes = {label: number for number, label in enumerate(folder.labels)}
 
     def assess(self, tokens: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
