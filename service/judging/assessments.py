@@ -44,6 +44,15 @@ class AssessmentBuilder:
         self._classes = label_map.classes
         self._label_writer = label_writer
         self._type_merge = type_merge
+        shared: dict[str, Any] = {
+            **dict.fromkeys(Assessment.model_fields),
+            "method": settings.method,
+            "token_score": settings.token_score,
+            "model": model,
+            "settings_version": settings.version,
+        }
+        # Copied for each sentence: `model_construct` looks for the alias and the default of every field.
+        self._template = Assessment.model_construct(**shared)
 
     def build(self, observation: Observation, scores: SentenceScores, thresholds: ThresholdSet) -> Assessment:
         """The assessment of a judged sentence. Its fields were validated before, so they are not validated again."""
@@ -51,29 +60,23 @@ class AssessmentBuilder:
         path = None if self._label_writer.is_direct(observation.sentence.labels) else self._decode_path(observation)
         rows = np.flatnonzero(scores.flags).tolist() if has_flags else ()
         worst = int(scores.weighted_scores.argmin()) if len(observation.given) else None
-        return Assessment.model_construct(
-            **_get_annotation(observation.sentence),
-            reason=scores.reason,
-            score=scores.score,
-            method=self._settings.method,
-            token_score=self._settings.token_score,
-            priority=scores.priority,
-            memory=None if scores.evidence is None else "partition",
-            words=self._build_word_scores(observation, scores),
-            flags=tuple(self._build_flag(observation, row, thresholds, path) for row in rows),
-            worst=None if worst is None else self._build_flag(observation, worst, thresholds, path),
-            because=() if worst is None else self._build_because(observation, scores, worst),
-            suspects=self._build_suspects(observation, scores.flags, path) if has_flags else (),
-            weights=self._collect_weights(observation, thresholds),
-            inclusion_probability=None,
-            thresholds=thresholds.by_class,
-            warming_up=thresholds.warming_up,
-            unused_types=self._list_types(observation.dropped),
-            model=self._model,
-            settings_version=self._settings.version,
-            position=None,
-            scored_at=None,
-            request_id=None,
+        return self._template.model_copy(
+            update={
+                **_get_annotation(observation.sentence),
+                "reason": scores.reason,
+                "score": scores.score,
+                "priority": scores.priority,
+                "memory": None if scores.evidence is None else "partition",
+                "words": self._build_word_scores(observation, scores),
+                "flags": tuple([self._build_flag(observation, row, thresholds, path) for row in rows]),
+                "worst": None if worst is None else self._build_flag(observation, worst, thresholds, path),
+                "because": () if worst is None else self._build_because(observation, scores, worst),
+                "suspects": self._build_suspects(observation, scores.flags, path) if has_flags else (),
+                "weights": self._collect_weights(observation, thresholds),
+                "thresholds": thresholds.by_class,
+                "warming_up": thresholds.warming_up,
+                "unused_types": self._list_types(observation.dropped),
+            }
         )
 
     def build_deleted(self, sentence: LabelledSentence) -> Assessment:
@@ -160,7 +163,8 @@ class AssessmentBuilder:
     def _collect_weights(self, observation: Observation, thresholds: ThresholdSet) -> dict[str, float]:
         """Weights by given label: with them a reader can compute the word scores behind `priority` from `words`."""
         classes = dict(zip(observation.sentence.labels, observation.all_given.tolist(), strict=True))
-        return {label: float(thresholds.weights[k]) for label, k in classes.items() if k != UNSCORED}
+        weights = thresholds.weights.tolist()
+        return {label: weights[k] for label, k in classes.items() if k != UNSCORED}
 
     def _expand_to_all_words(self, observation: Observation) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
         """Classes and probabilities of every word. An unscored word counts as certain of its given class."""

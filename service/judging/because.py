@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from service.contracts import Because
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from service.contracts import EvidenceKind
     from service.statistics.memory.explain import EarlierWords, WordExplanation
@@ -29,18 +28,19 @@ def build_because(
     seen = [(kind, earlier) for kind, earlier in sources if earlier is not None and earlier.words and earlier.by_type]
     if not seen:
         return ()
-    name_once = cache(name_type)  # with a label map, a name takes a look at every label of the sentence
-    given_name = name_once(given_type)
-    return tuple(_describe_words(index, kind, earlier, given_name, name_once) for kind, earlier in seen)
+    # Each type once: with a label map, a name takes a look at every label of the sentence.
+    model_types = {given_type}.union(*[earlier.by_type for _, earlier in seen])
+    names = {model_type: name_type(model_type) for model_type in model_types}
+    return tuple([_describe_words(index, kind, earlier, names[given_type], names) for kind, earlier in seen])
 
 
 def _describe_words(
-    index: int, kind: EvidenceKind, earlier: EarlierWords, given_name: str, name_type: Callable[[str], str]
+    index: int, kind: EvidenceKind, earlier: EarlierWords, given_name: str, names: Mapping[str, str]
 ) -> Because:
     """Several types of the model may have one name in the dataset: they are added up before they are compared."""
     by_name: dict[str, float] = {}
     for model_type, number in earlier.by_type.items():
-        name = name_type(model_type)
+        name = names[model_type]
         by_name[name] = by_name.get(name, 0) + number
     ranked = sorted(by_name.items(), key=lambda entry: (-entry[1], entry[0]))
     most = ranked[0][1]

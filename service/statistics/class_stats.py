@@ -84,7 +84,13 @@ class ClassStats:
         stats = self._update_own(probs, given)
         if self.smoothed is None and (smoothed is None or not len(given)):
             return stats
-        return replace(stats, smoothed=self.get_smoothed().update(probs if smoothed is None else smoothed, given))
+        return ClassStats(
+            stats.sums,
+            stats.counts,
+            stats.agree_sums,
+            stats.agree_counts,
+            self.get_smoothed().update(probs if smoothed is None else smoothed, given),
+        )
 
     def get_smoothed(self) -> ClassStats:
         """The statistics of the probabilities after mention smoothing."""
