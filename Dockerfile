@@ -1,4 +1,4 @@
-# labelwatch with its default model and its encoder for training. `docker build -t labelwatch .`, then `docker run --read-only -p 8765:8765 labelwatch`.
+# labelwatch with its models and its encoder for training. `docker build -t labelwatch .`, then `docker run --read-only -p 8765:8765 labelwatch`.
 # Everything it installs is pinned with hashes; the steps are those of deploy/install, which a test runs as they stand here.
 ARG PYTHON_VERSION=3.11
 
@@ -11,6 +11,7 @@ RUN deploy/install dependencies /opt/labelwatch
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models/default models/default
+COPY models/light models/light
 COPY models/encoder models/encoder
 RUN deploy/install service /opt/labelwatch && mkdir -p /data/models
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from corpus import LABELS, Sentence, compute_f1, read_columns
-from manifest import write_manifest
+from manifest import NAME, write_manifest
 from noise import detection
 
 from service.inference.classifier import Classifier, WordProbs
@@ -44,12 +44,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="what quantize.py wrote")
     parser.add_argument("--data", type=Path, required=True, help="folder with dev.tsv")
+    parser.add_argument("--name", default=NAME, help="the model's name in its manifest")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
 
     dev = read_columns(options.data / "dev.tsv")
     versions = {name: version(name) for name in VERSIONS}
-    write_manifest(options.folder, labels=LABELS, figures={}, held_out=None, versions=versions)
+    name = options.name
+    write_manifest(options.folder, labels=LABELS, figures={}, held_out=None, versions=versions, name=name)
     answers = infer_word_probabilities(options.folder, dev, options.threads)
     probs = np.concatenate(answers)
     given = np.array([label for sentence in dev for label in sentence.labels])
@@ -65,6 +67,7 @@ def main() -> None:
         held_out=compute_class_sums(probs, given),
         held_out_types=compute_class_sums(merge_classes(probs, merge), merge_labels(given, merge)),
         versions=versions,
+        name=name,
     )
     print(f"{options.folder}: dev F1 {figures['dev_f1']:.4f}, planted errors found {figures['dev_detection']:.4f}")
 

@@ -28,6 +28,7 @@ PROJECT_PAGES = (
     "models/README.md",
     "models/sample/README.md",
     "models/default/CARD.md",
+    "models/light/CARD.md",
     "models/encoder/CARD.md",
 )
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?P<target>[^)\s]+)\)")

@@ -25,6 +25,12 @@ WEIGHTS: Final = (
         "restricted: the weights are derived from it, the text is not included",
     ),
     Weights(
+        "models/light",
+        "labelwatch-light-en",
+        "Apache-2.0",
+        "four layers of labelwatch-small-en, trained further on the same labels: the same applies",
+    ),
+    Weights(
         "models/encoder", "labelwatch-encoder-en", "Apache-2.0", "all-MiniLM-L6-v2 (Apache-2.0), converted to ONNX"
     ),
 )

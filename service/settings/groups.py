@@ -95,7 +95,9 @@ class WorkerSettings(SettingsGroup):
 
 class ModelSettings(SettingsGroup):
     folder: Path | None = Field(
-        default=None, description="Model folder, or the name of a model in the registry; none: the default model"
+        default=None,
+        description="Model folder, the name of a model in the registry, or `light`, a faster model that is included; none: the "
+        "default model",
     )
     precision: Literal["fast", "exact"] = Field(
         default="fast", description="Graph of the model folder; `exact` gives the same answers on every CPU"

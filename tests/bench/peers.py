@@ -110,6 +110,7 @@ def run() -> list[dict[str, Any]]:
     folder = ModelFolder.load(find_default_model())
     exact = Classifier(ModelFolder.load(find_default_model(), precision="exact"), threads=THREADS)
     classifier = Classifier(folder, threads=THREADS)
+    light = Classifier(ModelFolder.load(folder.path.with_name("light")), threads=THREADS)
     sentences = read_sample()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder.tokenizer), pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]"
@@ -118,7 +119,11 @@ def run() -> list[dict[str, Any]]:
         model=load_shipped_model(folder.path / "model.exact.onnx", folder.labels), tokenizer=tokenizer
     )
     difference = check_same_probs(exact, pipeline, sentences[:50])
-    sides = {"fast": make_pipeline_run(classifier, sentences), "exact": make_pipeline_run(exact, sentences)}
+    sides = {
+        "fast": make_pipeline_run(classifier, sentences),
+        "exact": make_pipeline_run(exact, sentences),
+        "light": make_pipeline_run(light, sentences),
+    }
     times: dict[str, list[float]] = {name: [] for name in (*sides, *(f"peer_{size}" for size in BATCH_SIZES))}
     for _ in range(ROUNDS):
         for name, work in sides.items():
@@ -134,6 +139,7 @@ def run() -> list[dict[str, Any]]:
             "detail": {
                 "what": "sentences/s of the pipeline (int8) over transformers' pipeline and cleanlab, same weights",
                 "ratio_exact": ratios["exact"],
+                "ratio_light": ratios["light"],  # four layers; the peer has the default model's six
                 "threads": THREADS,
                 "rounds": ROUNDS,
                 "ratios": [theirs / ours for theirs, ours in zip(times[best], times["fast"], strict=True)],

@@ -21,7 +21,7 @@ from tests.kafka.broker import find_free_ports
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 LOCKS = ROOT / "deploy" / "requirements"
-PACKAGED_FOLDERS = {"default": "default_model", "encoder": "default_encoder"}
+PACKAGED_FOLDERS = {"default": "default_model", "light": "light_model", "encoder": "default_encoder"}
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
@@ -73,7 +73,7 @@ def test_only_what_is_needed_goes_into_the_build(image: Image) -> None:
     }
     assert not [path for path in image.copied if "__pycache__" in path]
     models = {path.split("/")[1] for path in image.copied if path.startswith("models/")}
-    assert models == {"default", "encoder"}
+    assert models == set(PACKAGED_FOLDERS)
 
 
 def test_the_installed_command_works_from_elsewhere(image: Image) -> None:

@@ -16,7 +16,7 @@ ModelOption = Annotated[
         "--model",
         metavar="NAME|DIR",
         rich_help_panel=MODEL_PANEL,
-        help="Model of the registry, or a model folder, instead of the default model.",
+        help="Model of the registry, a model folder, or `light`, which is faster, instead of the default model.",
     ),
 ]
 PrecisionOption = Annotated[

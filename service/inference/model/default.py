@@ -1,4 +1,4 @@
-"""Finds the default model and the default encoder: inside an installed package, or in `models/` of a checkout."""
+"""Finds the models and the encoder that are part of labelwatch: inside an installed package, or in `models/` of a checkout."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ PACKAGED_MODEL = Path(__file__).resolve().parents[2] / "default_model"
 CHECKOUT_MODEL = Path(__file__).resolve().parents[3] / "models" / "default"
 PACKAGED_ENCODER = PACKAGED_MODEL.with_name("default_encoder")
 CHECKOUT_ENCODER = CHECKOUT_MODEL.with_name("encoder")
+# Beside the default model, by the name that `--model` and the setting `model` take.
+INCLUDED_MODELS = {"light": (PACKAGED_MODEL.with_name("light_model"), CHECKOUT_MODEL.with_name("light"))}
 
 
 def find_default_model() -> Path:
@@ -19,6 +21,11 @@ def find_default_model() -> Path:
         if (folder / MANIFEST_FILE).is_file():
             return folder
     raise ModelError("this installation has no default model: name a model folder with --model")
+
+
+def find_included_model(name: str) -> Path | None:
+    """The folder of a model that is part of labelwatch beside the default one; None if it has no such model."""
+    return next((folder for folder in INCLUDED_MODELS.get(name, ()) if (folder / MANIFEST_FILE).is_file()), None)
 
 
 def find_default_encoder() -> Path:

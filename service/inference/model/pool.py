@@ -133,7 +133,7 @@ class ModelPool:
         now = time.monotonic()
         before, entry = self._entries.get(name), _RegistryEntry(signature, read_at=now, checked_at=now)
         try:
-            path = self._registry.find(name)
+            path = self._registry.resolve(name)
         except LabelwatchError as error:
             entry.problem = (
                 f"{error}; add it (`labelwatch model add`), or set another `model` (null: the default model)"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts.base import MAX_MODEL_NAME_CHARS, MODEL_NAME_RULE, is_model_name
 from service.errors import InvalidInput, LabelwatchError, ModelError
+from service.inference.model.default import find_included_model
 from service.inference.model.folder import ModelFolder
 from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
 from service.inference.model.scratch_folder import remove_folder, write_folder
@@ -40,6 +41,11 @@ class ModelRegistry:
         if not _is_model_folder(path):
             raise ModelError(f"{self.path} has no model {name!r}{self._describe_choices(name)}")
         return path
+
+    def resolve(self, name: str) -> Path:
+        """The folder of a model that exists: in the registry, or else one that is part of labelwatch."""
+        included = None if _is_model_folder(self.get_path(name)) else find_included_model(name)
+        return included or self.find(name)
 
     def add(self, folder: Path, name: str) -> Path:
         """Copies a model folder in, complete or not at all. It must load, and its name must be free."""
@@ -74,12 +80,12 @@ class ModelRegistry:
 
 
 def resolve_model(model: str, registry: ModelRegistry) -> Path:
-    """The folder of a model given by its path, or by its name in the registry."""
+    """The folder of a model given by its path, by its name in the registry, or as one that is part of labelwatch."""
     path = Path(model)
     if path.is_dir() or "/" in model:
         return path
     try:
-        return registry.find(model)
+        return registry.resolve(model)
     except LabelwatchError as error:
         raise ModelError(f"{model} is not a folder, and {error}") from error
 

@@ -1,4 +1,4 @@
-"""The model that is shipped: whole, the same in every batch, and good enough to find the planted errors."""
+"""The models that are shipped: whole, the same in every batch, and good enough to find the planted errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from service.contracts import DatasetSettings
 from service.evaluation.metrics import auroc, entity_f1
 from service.formats import read_sentences
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.model.default import find_default_model
+from service.inference.model.default import INCLUDED_MODELS, find_default_model
 from service.inference.model.folder import ModelFolder, Precision
+from service.inference.model.registry import ModelRegistry
 from service.judging.judge import Judge
 from service.labels import Scheme
 from tests.support.tiny_models import get_runner
@@ -27,14 +28,23 @@ if TYPE_CHECKING:
 
 SAMPLE = Path(__file__).parents[4] / "models" / "sample"
 MEGABYTE = 1_000_000
+FOLDERS = {
+    "default": find_default_model(),
+    **{name: ModelRegistry(Path("no registry")).resolve(name) for name in INCLUDED_MODELS},
+}
 
 
 @pytest.fixture(
-    scope="module", params=[(precision, threads) for precision in get_args(Precision) for threads in (1, 2)]
+    scope="module",
+    params=[
+        *(("default", precision, threads) for precision in get_args(Precision) for threads in (1, 2)),
+        *((name, precision, 1) for name in INCLUDED_MODELS for precision in get_args(Precision)),
+    ],
+    ids=str,
 )
 def classifier(request: pytest.FixtureRequest) -> Classifier:
-    precision, threads = request.param
-    return Classifier(ModelFolder.load(find_default_model(), precision=precision), threads=threads)
+    name, precision, threads = request.param
+    return Classifier(ModelFolder.load(FOLDERS[name], precision=precision), threads=threads)
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +63,9 @@ def answers(classifier: Classifier, sentences: list[LabelledSentence]) -> list[n
     return [each.probs for each in results if isinstance(each, WordProbs)]
 
 
-def test_the_folder_is_small_and_starts_warm() -> None:
-    folder = ModelFolder.load(find_default_model())
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_folder_is_small_and_starts_warm(name: str) -> None:
+    folder = ModelFolder.load(FOLDERS[name])
     assert sum(file.stat().st_size for file in folder.path.glob("model*")) < 25 * MEGABYTE
     assert folder.exactly_invariant
     assert folder.held_out is not None

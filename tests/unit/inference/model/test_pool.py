@@ -58,6 +58,20 @@ def test_a_model_of_the_registry_is_the_same_folder_until_its_files_change(
     assert changed.fingerprint != folder.fingerprint
 
 
+def test_a_model_that_is_part_of_labelwatch_needs_no_registry_and_yields_to_one_of_its_name(
+    default: ModelFolder, tmp_path: Path
+) -> None:
+    registry, pool = ModelRegistry(tmp_path / "models"), open_pool(default, tmp_path / "models")
+    light = pool.get_folder("light")
+    assert light.name == "labelwatch-light-en"
+    assert pool.get_folder("light", light.fingerprint) is light
+    with pytest.raises(ModelError, match="has no model 'light'"):
+        registry.remove("light")
+    assert light.path.is_dir()
+    make_model(tmp_path / "models" / "light", "wordpiece", seed=1)
+    assert pool.get_folder("light").path == tmp_path / "models" / "light" == registry.resolve("light")
+
+
 def test_a_folder_is_looked_at_only_once_per_interval(default: ModelFolder, tmp_path: Path) -> None:
     make_model(tmp_path / "med", "wordpiece", seed=1)
     pool = open_pool(default, tmp_path, check_interval_s=3600.0)
