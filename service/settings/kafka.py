@@ -52,13 +52,15 @@ class KafkaSettings(SettingsGroup):
     heartbeat_interval_ms: int = Field(default=1_000, ge=100, description="Milliseconds between heartbeats")
     max_poll_interval_ms: int = Field(default=60_000, ge=2_000, description="Maximum milliseconds for one batch")
     transaction_timeout_ms: int = Field(
-        default=10_000,
+        default=13_000,
         ge=1_000,
         le=900_000,
         description="Milliseconds after which brokers abort an open transaction; above their fail-over time",
     )
     delivery_timeout_ms: int = Field(
-        default=8_000, ge=500, description="Milliseconds after which a message of a commit has failed"
+        default=11_000,
+        ge=500,
+        description="Milliseconds after which a message of a commit has failed; above the fail-over time of the brokers",
     )
     request_timeout_ms: int = Field(
         default=15_000, ge=1_000, description="Milliseconds to wait for the answer of a broker"
@@ -71,7 +73,7 @@ class KafkaSettings(SettingsGroup):
     @property
     def attempt_timeout_ms(self) -> int:
         """The time-out of a request that is sent again after it: one to a broker that hangs, and one to its successor."""
-        return min(self.request_timeout_ms, max(MIN_ATTEMPT_TIMEOUT_MS, self.delivery_timeout_ms // 2))
+        return min(self.request_timeout_ms, max(MIN_ATTEMPT_TIMEOUT_MS, self.delivery_timeout_ms // 3))
 
     @property
     def uses_sasl(self) -> bool:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 PARTITIONS = 6
+BROKER_REQUEST_MS = 5_000
 RATE = 60.0  # messages per second
 TICK_S = 0.05
 SETTLE_S = 2.0  # of progress in every partition, before the next fault
@@ -107,7 +108,12 @@ class StandstillRun:
         self._seed = seed
         self._rng = random.Random(f"targets of {seed}")
         self._proxies = stack.enter_context(BrokerProxies((1, 2, 3)))
-        settings = {"broker.session.timeout.ms": str(broker_session_ms), "broker.heartbeat.interval.ms": "1000"}
+        settings = {
+            "broker.session.timeout.ms": str(broker_session_ms),
+            "broker.heartbeat.interval.ms": "1000",
+            # The end of a transaction that is sent to a broker which hangs is sent again after this time.
+            "request.timeout.ms": str(BROKER_REQUEST_MS),
+        }
         self._cluster = stack.enter_context(
             Cluster(folder / "kafka", brokers=3, settings=settings, advertised_ports=self._proxies.ports)
         )

@@ -11,6 +11,7 @@ and it ends.
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+ABORT_INTERVAL_S = 30.0
+
 
 class DeadWorkerFencer:
     """Knows how transactional ids are built from the identities of workers. One thread uses it."""
@@ -34,6 +37,7 @@ class DeadWorkerFencer:
         self._settings = settings
         self._group = group
         self._id_prefix = id_prefix
+        self._aborted_at: dict[str, float] = {}
 
     def fence(self, topic: str, partition: int) -> bool:
         """Aborts the transactions of dead workers on a partition. Returns whether any transaction was open.
@@ -44,6 +48,7 @@ class DeadWorkerFencer:
             names = list(find_open_transactions(self._settings, topic, partition).values())
             for transactional_id in self._find_dead(names):
                 self._abort(transactional_id)
+                self._aborted_at[transactional_id] = time.monotonic()
                 logger.warning(
                     "partition %d: aborted the open transaction of %s, which is not in the group any more",
                     partition,
@@ -55,7 +60,14 @@ class DeadWorkerFencer:
         return bool(names)
 
     def _find_dead(self, names: Sequence[str | None]) -> list[str]:
-        workers = [name for name in names if name is not None and name.startswith(self._id_prefix)]
+        # One that stays open has lost its end in the brokers: to abort it again would only end its worker once more.
+        now = time.monotonic()
+        self._aborted_at = {name: at for name, at in self._aborted_at.items() if now - at < ABORT_INTERVAL_S}
+        workers = [
+            name
+            for name in names
+            if name is not None and name.startswith(self._id_prefix) and name not in self._aborted_at
+        ]
         if not workers:
             return []
         living = list_group_identities(self._settings, group=self._group)

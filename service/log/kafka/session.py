@@ -89,6 +89,7 @@ class KafkaWorkerSession(KafkaLog):
             transactional_id=f"{id_prefix}{identity}",
             can_claim_id=self._consumer.can_claim_id,
             watchdog=self._watchdog,
+            must_give_way=lambda: self._probe.unreachable is not None,
         )
         fencer = DeadWorkerFencer(settings, group=group, id_prefix=id_prefix)
         self._restorer = StateRestorer(settings, topics, fence=fencer.fence, restore_grace_s=restore_grace_s)

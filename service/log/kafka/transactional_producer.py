@@ -10,7 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from kafka.errors import ProducerFencedError
+from kafka.errors import KafkaTimeoutError, ProducerFencedError
 
 from service.errors import StreamError
 from service.log.kafka.client_errors import CLIENT_ERRORS, WORKER_FENCED_ERRORS, describe_error, is_caused_by
@@ -32,14 +32,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_INTERVAL_S = 0.3
+FLUSH_INTERVAL_S = 0.5
 
 
 class TransactionalProducer:
     """Owns the transactional producer of a worker. One thread uses it."""
 
     def __init__(
-        self, settings: KafkaSettings, *, transactional_id: str, can_claim_id: Callable[[], bool], watchdog: Watchdog
+        self,
+        settings: KafkaSettings,
+        *,
+        transactional_id: str,
+        can_claim_id: Callable[[], bool],
+        watchdog: Watchdog,
+        must_give_way: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`must_give_way`: whether another worker has to take over, since this one can't reach a broker."""
+        self._must_give_way = must_give_way
         self._settings = settings
         self._transactional_id = transactional_id
         self._can_claim_id = can_claim_id
@@ -103,7 +112,7 @@ class TransactionalProducer:
                 producer.begin_transaction()
                 futures += (send(producer, output) for output in outputs)
                 step("flush")
-                producer.flush(timeout=min(deadline.remaining_s, self._settings.delivery_timeout_ms / 1000))
+                self._flush(producer, min(deadline.remaining_s, self._settings.delivery_timeout_ms / 1000))
                 # commit_transaction() succeeds even if a message was not delivered: check every future first.
                 for future in futures:
                     future.get(timeout=0)
@@ -121,6 +130,19 @@ class TransactionalProducer:
             self.discard()
             raise
         self._may_be_open = False
+
+    def _flush(self, producer: KafkaProducer, timeout_s: float) -> None:
+        """Waits until all messages are delivered. Ends early if the worker has to give way."""
+        ends_at = time.monotonic() + timeout_s
+        while True:
+            remaining_s = ends_at - time.monotonic()
+            try:
+                producer.flush(timeout=max(0.0, min(FLUSH_INTERVAL_S, remaining_s)))
+            except KafkaTimeoutError:
+                if remaining_s <= FLUSH_INTERVAL_S or self._must_give_way():
+                    raise
+            else:
+                return
 
     def discard(self) -> None:
         producer, self._producer = self._producer, None

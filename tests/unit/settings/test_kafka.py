@@ -38,7 +38,7 @@ def build_settings(**fields: object) -> KafkaSettings:
         ({"compression_type": "brotli"}, "compression_type", "'none', 'gzip'"),
         ({"heartbeat_interval_ms": 4_000}, "heartbeat_interval_ms", "a third of session_timeout_ms"),
         ({"transaction_timeout_ms": 31_000}, "transaction_timeout_ms", "half of max_poll_interval_ms (60000)"),
-        ({"delivery_timeout_ms": 15_000}, "delivery_timeout_ms", "below transaction_timeout_ms (10000)"),
+        ({"delivery_timeout_ms": 15_000}, "delivery_timeout_ms", "below transaction_timeout_ms (13000)"),
         ({"sessions": 1}, "sessions", "not permitted"),
     ],
 )
