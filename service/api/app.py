@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -48,10 +48,17 @@ from service.api.scoring.scorer import Scorer
 from service.errors import LabelwatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fastapi import APIRouter
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from service.api.backend import Backend
+    from service.api.backend import Backend, ScoringBackend
+
+    class RouteModule(Protocol):
+        router: APIRouter
+
 
 ROUTE_MODULES = (
     score,
@@ -81,10 +88,25 @@ ROUTE_MODULES = (
     health,
     docs,
 )
+SCORING_ROUTE_MODULES = (score,)
 EXPOSED_HEADERS = [REQUEST_ID_HEADER, "ETag", "Retry-After", "Server-Timing"]
 
 
 def create_app(backend: Backend) -> FastAPI:
+    """The whole API."""
+    app = _create_app(backend, ROUTE_MODULES)
+    app.state.queue_watcher = events.QueueWatcher(backend)
+    app.state.settings_lock = asyncio.Lock()
+    _cache_openapi(app)
+    return app
+
+
+def create_scoring_app(backend: ScoringBackend) -> FastAPI:
+    """`POST /v1/score` alone, behind the same middleware."""
+    return _create_app(backend, SCORING_ROUTE_MODULES)
+
+
+def _create_app(backend: ScoringBackend, modules: Sequence[RouteModule]) -> FastAPI:
     app = FastAPI(
         title="labelwatch",
         version=__version__,
@@ -102,7 +124,7 @@ def create_app(backend: Backend) -> FastAPI:
     api_keys = ApiKeys(backend.settings.known_keys, backend.key_view)
     app.state.authenticator = Authenticator([ProxyUsers(backend.settings), api_keys], path_keys=api_keys)
     app.state.access_table = AccessTable(
-        (route for module in ROUTE_MODULES for route in module.router.routes),
+        (route for module in modules for route in module.router.routes),
         open_metrics=backend.open_metrics,
         signed_paths=list_signed_paths(backend.settings),
     )
@@ -110,9 +132,7 @@ def create_app(backend: Backend) -> FastAPI:
     app.state.stream_limiter = StreamLimiter(
         backend.settings, on_reject=partial(backend.telemetry.count_overload, "streams_full")
     )
-    app.state.queue_watcher = events.QueueWatcher(backend)
-    app.state.settings_lock = asyncio.Lock()
-    for module in ROUTE_MODULES:
+    for module in modules:
         app.include_router(module.router)
         documented = [
             route for route in module.router.routes if isinstance(route, APIRoute) and route.include_in_schema
@@ -141,7 +161,6 @@ def create_app(backend: Backend) -> FastAPI:
             expose_headers=EXPOSED_HEADERS,
         )
     app.add_middleware(RequestContext, backend=backend)
-    _cache_openapi(app)
     _build_routes(app)
     return app
 

@@ -51,36 +51,42 @@ class ParsingThreads:
         self.large = ThreadPoolExecutor(1, thread_name_prefix="parsing-large")
 
 
-@dataclass(frozen=True)
-class Backend:
-    """`conditions`: by name why the service is not ready (empty: the condition holds); `degraded`: what does not work."""
+@dataclass(frozen=True, kw_only=True)
+class ScoringBackend:
+    """What `POST /v1/score` works with: all that a scoring process has."""
 
     settings: ApiSettings
     state_view: StateView
-    training_view: TrainingView
     key_view: KeyView
-    audit_view: AuditView
     batcher: MicroBatcher
+    models: ModelPool
+    telemetry: Telemetry
+    tracing: Tracing | None = None  # none: off
+    max_words: int = MAX_WORDS
+    open_metrics: bool = False
+    draining: threading.Event = field(default_factory=threading.Event)
+    parsing_threads: ParsingThreads = field(default_factory=ParsingThreads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend(ScoringBackend):
+    """`conditions`: by name why the service is not ready (empty: the condition holds); `degraded`: what does not work."""
+
+    training_view: TrainingView
+    audit_view: AuditView
     queue: ReviewQueue
     projector: ReviewProjector
     appender: LogAppender
     dead_letters: DeadLetterIndex
     open_log: Callable[[], Log]  # for reading much: a log of its own, which the caller closes
     topics: Topics
-    models: ModelPool
-    telemetry: Telemetry
-    tracing: Tracing | None = None  # none: off
     webhooks: WebhookAdmin | None = None  # none: outgoing webhooks are off
-    max_words: int = MAX_WORDS
     auto_train: bool = False  # whether datasets that don't say so themselves are trained if no model fits them
     min_training_sentences: int = MIN_TRAINING_SENTENCES
-    open_metrics: bool = False
     conditions: Conditions = dict
     degraded: Conditions = dict
-    draining: threading.Event = field(default_factory=threading.Event)
     export_slot: threading.Semaphore = field(default_factory=threading.Semaphore)
     deliveries: WebhookDeliveries = field(default_factory=WebhookDeliveries)
-    parsing_threads: ParsingThreads = field(default_factory=ParsingThreads)
     pending_claims: PendingClaims = field(default_factory=PendingClaims)
 
     @property
@@ -91,6 +97,10 @@ class Backend:
 
 def get_backend(connection: HTTPConnection) -> Backend:
     return cast("Backend", connection.app.state.backend)
+
+
+def get_scoring_backend(connection: HTTPConnection) -> ScoringBackend:
+    return cast("ScoringBackend", connection.app.state.backend)
 
 
 def get_request_id(connection: HTTPConnection) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from service.access.audit_log import AuditView
@@ -25,12 +27,14 @@ from service.stream.state.view import StateView
 from service.telemetry.readiness import merge_conditions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from service.inference.model.pool import ModelPool
+    from service.runtime.scoring.process import ScoringProcess
     from service.runtime.supervisor import Supervisor
     from service.runtime.worker import WorkerRunner
-    from service.settings import Settings
+    from service.settings import ApiSettings, Settings
     from service.telemetry import Telemetry
     from service.telemetry.tracing import Tracing
 
@@ -44,27 +48,26 @@ def build_backend(
     exit_stack: ExitStack,
     runner: WorkerRunner | None,
     tracing: Tracing | None = None,
+    processes: Sequence[ScoringProcess] = (),
 ) -> Backend:
     """Opens queue and logs on the exit stack, and wires readiness and metrics. `runner`: the worker of `labelwatch up`."""
-    topics, api = build_topics(settings), settings.api
+    topics, api = build_topics(settings), divide_limits(settings.api)
     queue = exit_stack.enter_context(closing(_open_queue(settings)))
     # One log per thread, so that none waits for another.
     request_log, state_log, training_log, key_log, audit_log, projection_log, letter_log = (
         exit_stack.enter_context(closing(open_log(settings))) for _ in range(7)
     )
-    batcher = MicroBatcher(
-        models.get_classifier(models.default),
-        queue_sentences=api.queue_sentences,
-        batch_tokens=api.batch_tokens,
-        max_delay=api.max_delay_ms / 1000,
-    )
+    batcher = build_batcher(api, models)
     disks = DiskWatch(settings, queue.file.path)
     projector = ReviewProjector(projection_log, topics, queue.file, get_disk_error=disks.describe_queue_disk)
     worker = None if runner is None else WorkerReadiness(runner)
 
     def conditions() -> dict[str, str]:
         return merge_conditions(
-            {"model": batcher.unavailable_reason}, supervisor.conditions, worker.get_conditions() if worker else {}
+            {"model": batcher.unavailable_reason},
+            {process.name: process.status for process in processes},
+            supervisor.conditions,
+            worker.get_conditions() if worker else {},
         )
 
     def degraded() -> dict[str, str]:
@@ -104,6 +107,8 @@ def build_backend(
     )
     telemetry.watch_readiness(lambda: get_conditions(backend), lambda: get_degraded(backend))
     telemetry.watch_queue(lambda: batcher.waiting)
+    if processes:
+        telemetry.add_processes(partial(_collect_process_metrics, processes))
     telemetry.on_scrape(lambda: _report_review_metrics(telemetry, queue))
     if telemetry.names_annotators:
         telemetry.on_scrape(lambda: _report_annotators(telemetry, state_view, queue, min_f1=api.annotator_min_f1))
@@ -112,6 +117,34 @@ def build_backend(
             lambda: telemetry.set_waiting({each.name: each.sentences for each in state_view.list_waiting()})
         )
     return backend
+
+
+def build_batcher(api: ApiSettings, models: ModelPool) -> MicroBatcher:
+    return MicroBatcher(
+        models.get_classifier(models.default),
+        queue_sentences=api.queue_sentences,
+        batch_tokens=api.batch_tokens,
+        max_delay=api.max_delay_ms / 1000,
+    )
+
+
+def divide_limits(api: ApiSettings) -> ApiSettings:
+    """The settings of one process: each has its share of what waits in memory. The largest body allowed fits in any."""
+    return api.model_copy(
+        update={
+            "queue_sentences": math.ceil(api.queue_sentences / api.processes),
+            "max_pending_body_bytes": max(
+                math.ceil(api.max_pending_body_bytes / api.processes),
+                min(api.max_body_bytes, api.max_pending_body_bytes),
+            ),
+        }
+    )
+
+
+def _collect_process_metrics(processes: Sequence[ScoringProcess]) -> list[bytes]:
+    for process in processes:
+        process.request_metrics()
+    return [process.wait_for_metrics() for process in processes]
 
 
 class DiskWatch:

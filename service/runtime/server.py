@@ -10,6 +10,7 @@
     webhooks  ─ only with LABELWATCH_WEBHOOKS_KEY; delivers notifications
     worker    ─ only with `up`; ends after the current batch
     trainer   ─ only with `up`; ends at once, and a running training with it
+    scoring-1 ─ only with LABELWATCH_API_PROCESSES; watches a scoring process, which ends after its open requests
     probes    ─ only with LABELWATCH_API_METRICS_PORT; heartbeats for the process that answers probes
 
 The first thread that ends without being stopped makes the service not ready and ends the process. What still runs 45 s
@@ -26,13 +27,17 @@ import threading
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from service.api.app import create_app
 from service.api.http.connection import ConnectionLimits, build_protocol
 from service.api.routes.health import get_conditions, get_degraded, get_readiness
 from service.errors import SettingsError
 from service.runtime.api_backend import build_backend
+from service.runtime.http_server import (
+    DispatchingServer,
+    SupervisedServer,
+    build_server_config,
+    get_max_connections,
+)
 from service.runtime.keyless import prepare_keyless_start
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock
@@ -40,11 +45,12 @@ from service.runtime.probes import start_probes
 from service.runtime.process import (
     exit_after,
     open_tracing,
-    raise_file_limit,
     restrict_new_files,
     set_up_logging,
     stop_on_signals,
 )
+from service.runtime.scoring.process import ScoringProcess
+from service.runtime.server_limits import MAX_STOP_S, SWITCH_INTERVAL_S
 from service.runtime.supervisor import Supervisor
 from service.runtime.training.run import run_trainer_thread
 from service.runtime.webhooks import run_deliverer
@@ -53,7 +59,7 @@ from service.settings import find_unknown_variables
 from service.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from service.api.backend import Backend
     from service.runtime.sample_feed import FileFeed
@@ -61,27 +67,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DRAIN_TIMEOUT_S = 20
-MAX_STOP_S = 45  # less than the grace period of a pod, 60 s
-SWITCH_INTERVAL_S = (
-    0.001  # the event loop waits that long for a thread that parses a large body; Python's default is 5 ms
-)
-RESERVED_FILES = 256  # file descriptors for everything but connections
-MIN_CONNECTIONS = 64
-KEEP_ALIVE_TIMEOUT_S = 75  # longer than load balancers keep an idle connection, so that they are the ones to close it
 WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
-
-
-class SupervisedServer(uvicorn.Server):
-    """Ends when the supervisor stops it. It handles no signals."""
-
-    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
-        super().__init__(config)
-        self._stop = stop
-
-    async def on_tick(self, counter: int) -> bool:
-        self.should_exit = self.should_exit or self._stop.is_set()
-        return await super().on_tick(counter)
 
 
 def serve(
@@ -103,6 +89,8 @@ def serve(
         prepare_keyless_start(settings, topics, server_socket.getsockname()[0], announce)
         if with_worker:
             exit_stack.enter_context(hold_state_lock(settings, topics))
+        # They load the model while this process does.
+        processes = [exit_stack.enter_context(ScoringProcess(number)) for number in range(1, settings.api.processes)]
         telemetry = Telemetry(annotators=settings.metrics.annotators)
         models = build_model_pool(settings, telemetry=telemetry)
         models.get_classifier(models.default)
@@ -113,11 +101,18 @@ def serve(
             else None
         )
         backend = build_backend(
-            settings, models, telemetry, supervisor, exit_stack=exit_stack, runner=runner, tracing=tracing
+            settings,
+            models,
+            telemetry,
+            supervisor,
+            exit_stack=exit_stack,
+            runner=runner,
+            tracing=tracing,
+            processes=processes,
         )
         exit_stack.enter_context(stop_on_signals(supervisor.stop))
         exit_after(supervisor.stop, MAX_STOP_S)
-        address = _start_threads(settings, backend, supervisor, server_socket, runner)
+        address = _start_threads(settings, backend, supervisor, server_socket, runner=runner, processes=processes)
         if feed is not None:
             supervisor.start("feed", feed.run)
         notice = ReadyNotice(backend, address, announce)
@@ -136,31 +131,19 @@ def _start_threads(
     backend: Backend,
     supervisor: Supervisor,
     server_socket: socket.socket,
+    *,
     runner: WorkerRunner | None,
+    processes: Sequence[ScoringProcess],
 ) -> str:
     """Starts the threads and returns the address of the API."""
-    app = create_app(backend)
-    config = uvicorn.Config(
-        app,
-        http=build_protocol(
-            ConnectionLimits(
-                max_total=max(MIN_CONNECTIONS, raise_file_limit() - RESERVED_FILES),
-                max_per_address=settings.api.max_connections_per_address,
-            )
-        ),
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_TIMEOUT_S,
-        timeout_graceful_shutdown=DRAIN_TIMEOUT_S,
-    )
+    limits = ConnectionLimits(max_total=get_max_connections(), max_per_address=settings.api.max_connections_per_address)
+    config = build_server_config(create_app(backend), build_protocol(limits))
     server_ended = threading.Event()  # the threads that the server needs run until then
 
     def serve_requests(stop: threading.Event) -> None:
         try:
-            SupervisedServer(config, stop).run(sockets=[server_socket])
+            server = DispatchingServer(config, stop, processes, limits) if processes else SupervisedServer(config, stop)
+            server.run(sockets=[server_socket])
         finally:
             server_ended.set()
 
@@ -194,6 +177,8 @@ def _start_threads(
             conditions=lambda: get_conditions(backend),
             degraded=lambda: get_degraded(backend),
         )
+    for process in processes:
+        supervisor.start(process.name, process.run)
     supervisor.start("api", serve_requests)
     return _format_address(settings.api, server_socket)
 

@@ -38,6 +38,13 @@ _API_KEY_PATTERN = re.compile(
 class ApiSettings(SettingsGroup):
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on")
     port: int = Field(default=8765, ge=0, le=65535, description="Port to listen on; 0: any free port")
+    processes: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes of the API. With more than 1 each further one answers `POST /v1/score` with a model of its own; "
+        "the first does that too, and everything else",
+    )
     metrics_port: int | None = Field(
         default=None,
         ge=0,

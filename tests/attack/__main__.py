@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.attack.send import ATTACKS, HOST
 from tests.attack.watch import probe, read_memory
-from tests.bench.rest import LoadClient, build_requests, find_free_port
+from tests.bench.rest import find_free_port
+from tests.bench.rest_load import LoadClient, build_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

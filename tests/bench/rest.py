@@ -1,16 +1,17 @@
 """REST against the graph alone: the model on one thread, clients on one of two cores.
 
-The service is the real command on a loopback port. Clients are bare sockets that send prepared bytes and look for the
-length of the answer: they take a fraction of their core (`client_share`), so that they are not what is measured.
-The graph alone runs on the other core, in turn with the service.
+The service is the real command on a loopback port. The graph alone runs on the core without clients, in turn with the
+services:
 
-Two services are measured: one that may use both cores, as where nobody confines it (the model still has one thread),
-and one that is confined to the core without clients, so that reading, judging and answering take time from the model.
+    ""            one process that may use both cores, as where nobody confines it
+    one_core_     one process on the core without clients: reading, judging and answering take time from the model
+    2_processes_  two processes on both cores; each runs the model, on one thread
+
+Two more services have a model that answers at once, with one process and with two: what they do is all but the graph.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
@@ -21,102 +22,37 @@ import tempfile
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.bench.pipeline import read_sample
+from tests.bench.instant_model import build_instant_model
+from tests.bench.rest_load import build_requests, run_load, summarize_latencies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-ROUNDS = 5
-CLIENTS = 32
+ROUNDS = 3
+CLIENTS, MANY_CLIENTS = 32, 128
 CLIENT_CORE, MODEL_CORE = 0, 1
-SERVICE_CORES = {
-    "": {CLIENT_CORE, MODEL_CORE},
-    "one_core_": {MODEL_CORE},
-}  # of a service, by what its figures' names say
+BOTH_CORES = frozenset({CLIENT_CORE, MODEL_CORE})
 MIN_REQUESTS = 2_000
 WAIT_TIMEOUT_S = 60.0
 
 
-class LoadClient(asyncio.Protocol):
-    """One connection that sends a request as soon as the one before is answered."""
+class Place(NamedTuple):
+    """The cores and the processes of a service."""
 
-    def __init__(self, requests: Iterator[bytes], latencies: list[float], done: asyncio.Future[None]) -> None:
-        self._requests, self._latencies, self._done = requests, latencies, done
-        self._buffer = bytearray()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._transport = transport
-        self._send_next()
-
-    def _send_next(self) -> None:
-        request = next(self._requests, None)
-        if request is None:
-            self._done.set_result(None)
-            self._transport.close()
-            return
-        self._sent = time.perf_counter()
-        self._transport.write(request)
-
-    def data_received(self, data: bytes) -> None:
-        buffer = self._buffer
-        buffer += data
-        head = buffer.find(b"\r\n\r\n")
-        if head < 0:
-            return
-        place = buffer.find(b"content-length: ") + 16
-        length = int(buffer[place : buffer.find(b"\r\n", place)])
-        if len(buffer) < head + 4 + length:
-            return
-        self._latencies.append(time.perf_counter() - self._sent)
-        if not buffer.startswith(b"HTTP/1.1 200"):
-            self._done.set_exception(RuntimeError(bytes(buffer).decode()))
-            self._transport.close()
-            return
-        buffer.clear()
-        self._send_next()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self._done.done():
-            self._done.set_exception(exc or ConnectionError("the service closed the connection"))
+    cores: frozenset[int]
+    processes: int = 1
 
 
-async def _run_load(port: int, requests: Sequence[bytes], clients: int) -> dict[str, Any]:
-    """All requests, shared by so many clients; each has one under way."""
-    loop = asyncio.get_running_loop()
-    waiting, latencies = iter(requests), list[float]()
-    ends: list[asyncio.Future[None]] = [loop.create_future() for _ in range(clients)]
-    begun, used = time.perf_counter(), time.process_time()
-    for end in ends:
-        await loop.create_connection(partial(LoadClient, waiting, latencies, end), "127.0.0.1", port)
-    await asyncio.gather(*ends)
-    seconds = time.perf_counter() - begun
-    return {
-        "seconds": seconds,
-        "latencies": latencies,
-        "client_share": (time.process_time() - used) / seconds,
-    }
-
-
-def run_load(port: int, requests: Sequence[bytes], clients: int) -> dict[str, Any]:
-    return asyncio.run(_run_load(port, requests, clients))
-
-
-def build_requests(port: int) -> list[bytes]:
-    found = []
-    for number, sentence in enumerate(read_sample()):
-        body = json.dumps({"tokens": sentence.tokens, "labels": sentence.labels, "id": str(number)}).encode()
-        head = (
-            f"POST /v1/score HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        )
-        found.append(head.encode() + body)
-    return found
+PLACES = {
+    "": Place(BOTH_CORES),
+    "one_core_": Place(frozenset({MODEL_CORE})),
+    "2_processes_": Place(BOTH_CORES, processes=2),
+}  # by what the names of the figures say
+INSTANT_PLACES = {"": PLACES[""], "2_processes_": PLACES["2_processes_"]}
+WITH_MANY_CLIENTS = ("", "2_processes_")
 
 
 def find_free_port() -> int:
@@ -126,8 +62,10 @@ def find_free_port() -> int:
 
 
 @contextmanager
-def run_service(folder: Path, cores: set[int]) -> Iterator[tuple[int, int]]:
-    """`labelwatch api` on its cores; gives its port and process id."""
+def run_service(
+    folder: Path, cores: frozenset[int] | set[int], settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, int]]:
+    """`labelwatch api` on its cores; gives its port and process id. `settings`: further variables."""
     port = find_free_port()
     (folder / str(port)).mkdir()
     variables = {
@@ -135,6 +73,7 @@ def run_service(folder: Path, cores: set[int]) -> Iterator[tuple[int, int]]:
         "LABELWATCH_MODEL_THREADS": "1",
         "LABELWATCH_API_PORT": str(port),
         "LABELWATCH_LOGS_LEVEL": "warning",
+        **(settings or {}),
     }
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")}
     process = subprocess.Popen(
@@ -190,48 +129,67 @@ def measure_raw_graph(raw: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
+def list_processes(process_id: int) -> list[int]:
+    """A process and its children."""
+    tasks = Path(f"/proc/{process_id}/task")
+    return [process_id, *(int(child) for path in tasks.glob("*/children") for child in path.read_text().split())]
+
+
+def read_service_cpu_seconds(process_id: int) -> float:
+    return sum(map(read_cpu_seconds, list_processes(process_id)))
+
+
 def read_cpu_seconds(process_id: int) -> float:
     fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def summarize_latencies(latencies: Sequence[float]) -> dict[str, float]:
-    cuts = statistics.quantiles(latencies, n=100)
-    return {"p50": 1e3 * cuts[49], "p99": 1e3 * cuts[98]}
-
-
-def run_round(raw: subprocess.Popen[str], port: int, process_id: int) -> dict[str, Any]:
+def run_round(place: str, port: int, process_id: int) -> dict[str, Any]:
+    """What one service does. Beside it stands what the graph alone does before and after."""
     requests = build_requests(port)
-    limit = measure_raw_graph(raw)
-    used = read_cpu_seconds(process_id)
-    many = run_load(port, requests * -(-MIN_REQUESTS // len(requests)), CLIENTS)
-    used = read_cpu_seconds(process_id) - used
-    one = run_load(port, requests, 1)
-    again = measure_raw_graph(raw)
-    fastest = max(limit["sentences_per_s"], again["sentences_per_s"])
-    alone = [statistics.mean(pair) for pair in zip(limit["one"], again["one"], strict=True)]
-    sent = len(many["latencies"])
-    return {
-        "ratio_32": sent / many["seconds"] / fastest,
-        "ratio_1": statistics.median(took / raw for took, raw in zip(one["latencies"], alone, strict=True)),
-        "requests": sent,
-        "requests_per_s": sent / many["seconds"],
-        "raw_sentences_per_s": fastest,
+    enough = requests * -(-MIN_REQUESTS // len(requests))
+    used = read_service_cpu_seconds(process_id)
+    many = run_load(port, enough, CLIENTS)
+    used = read_service_cpu_seconds(process_id) - used
+    found = {
+        "requests": len(enough),
+        "requests_per_s": len(enough) / many["seconds"],
         "ms_32": summarize_latencies(many["latencies"]),
-        "ms_1": summarize_latencies(one["latencies"]),
-        "raw_ms_1": summarize_latencies(alone),
         "client_share": many["client_share"],
-        "service_cpu_ms": 1e3 * used / sent,  # of one request; beside it one sentence in the graph alone
-        "raw_cpu_ms": min(limit["cpu_ms"], again["cpu_ms"]),
+        "service_cpu_ms": 1e3 * used / len(enough),  # of one request; beside it one sentence in the graph alone
+    }
+    if place in WITH_MANY_CLIENTS:
+        crowd = run_load(port, enough, MANY_CLIENTS)
+        found["requests_per_s_128"] = len(enough) / crowd["seconds"]
+        found["ms_128"] = summarize_latencies(crowd["latencies"])
+        found["ratio_128"] = many["seconds"] / crowd["seconds"]
+    found["one"] = run_load(port, requests, 1)["latencies"]
+    return found
+
+
+def compare_with_raw(found: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    fastest = max(before["sentences_per_s"], after["sentences_per_s"])
+    alone = [statistics.mean(pair) for pair in zip(before["one"], after["one"], strict=True)]
+    one = found.pop("one")
+    return {
+        **found,
+        "ratio_32": found["requests_per_s"] / fastest,
+        "ratio_1": statistics.median(took / raw for took, raw in zip(one, alone, strict=True)),
+        "raw_sentences_per_s": fastest,
+        "ms_1": summarize_latencies(one),
+        "raw_ms_1": summarize_latencies(alone),
+        "raw_cpu_ms": min(before["cpu_ms"], after["cpu_ms"]),
     }
 
 
 def format_round(place: str, each: dict[str, Any]) -> str:
+    many = f"; {MANY_CLIENTS} clients: {each['requests_per_s_128']:.0f}/s, p99 {each['ms_128']['p99']:.1f} ms"
     return (
         f"{place or 'both_cores_'}{CLIENTS} clients: {each['requests_per_s']:.0f}/s of "
-        f"{each['raw_sentences_per_s']:.0f} raw, p50 {each['ms_32']['p50']:.1f} p99 {each['ms_32']['p99']:.1f} ms; "
-        f"one client: p50 {each['ms_1']['p50']:.2f} p99 {each['ms_1']['p99']:.2f} ms, "
-        f"raw p50 {each['raw_ms_1']['p50']:.2f} ms"
+        f"{each['raw_sentences_per_s']:.0f} raw, p50 {each['ms_32']['p50']:.1f} p99 {each['ms_32']['p99']:.1f} ms, "
+        f"CPU {each['service_cpu_ms']:.2f} of {each['raw_cpu_ms']:.2f} ms; one client: p50 {each['ms_1']['p50']:.2f} "
+        f"p99 {each['ms_1']['p99']:.2f} ms, raw p50 {each['raw_ms_1']['p50']:.2f} ms"
+        + (many if "ms_128" in each else "")
     )
 
 
@@ -240,51 +198,134 @@ def run() -> list[dict[str, Any]]:
     if len(everywhere) < 2:
         raise SystemExit("the REST benchmarks need two cores: one for the model, one for the clients")
     os.sched_setaffinity(0, {CLIENT_CORE})
-    rounds: dict[str, list[dict[str, Any]]] = {place: [] for place in SERVICE_CORES}
     try:
-        with ExitStack() as leaving:
-            folder = Path(leaving.enter_context(tempfile.TemporaryDirectory()))
-            raw = leaving.enter_context(start_raw_graph())
-            services = {
-                place: leaving.enter_context(run_service(folder, cores)) for place, cores in SERVICE_CORES.items()
-            }
-            for port, _ in services.values():
-                run_load(port, build_requests(port), CLIENTS)  # warm
-            for _ in range(ROUNDS):
-                for place, (port, process_id) in services.items():
-                    rounds[place].append(run_round(raw, port, process_id))
-                    print(format_round(place, rounds[place][-1]), file=sys.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            rounds = measure_against_raw(Path(folder))
+            instant = measure_instant_model(Path(folder))
     finally:
         os.sched_setaffinity(0, everywhere)
-    return [figure for place, found in rounds.items() for figure in make_figures(place, found)]
+    return [
+        *(figure for place, found in rounds.items() for figure in make_figures(place, found)),
+        make_instant_figure(instant),
+    ]
+
+
+@contextmanager
+def run_places(
+    folder: Path, places: Mapping[str, Place], settings: Mapping[str, str] | None = None
+) -> Iterator[dict[str, tuple[int, int]]]:
+    """Port and process of each service, warm."""
+    with ExitStack() as leaving:
+        services = {
+            name: leaving.enter_context(
+                run_service(folder, place.cores, {**(settings or {}), "LABELWATCH_API_PROCESSES": str(place.processes)})
+            )
+            for name, place in places.items()
+        }
+        for port, _ in services.values():
+            run_load(port, build_requests(port), CLIENTS)
+        yield services
+
+
+def measure_against_raw(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    rounds: dict[str, list[dict[str, Any]]] = {place: [] for place in PLACES}
+    with start_raw_graph() as raw, run_places(folder, PLACES) as services:
+        before = measure_raw_graph(raw)
+        for _ in range(ROUNDS):
+            for place, (port, process_id) in services.items():
+                found = run_round(place, port, process_id)
+                after = measure_raw_graph(raw)
+                rounds[place].append(compare_with_raw(found, before, after))
+                before = after
+                print(format_round(place, rounds[place][-1]), file=sys.stderr, flush=True)
+    return rounds
+
+
+def measure_instant_model(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    build_instant_model(folder / "instant")
+    rounds: dict[str, list[dict[str, Any]]] = {place: [] for place in INSTANT_PLACES}
+    settings = {"LABELWATCH_MODEL_FOLDER": str(folder / "instant")}
+    with run_places(folder, INSTANT_PLACES, settings) as services:
+        for _ in range(ROUNDS):
+            for place, (port, process_id) in services.items():
+                each = run_round("instant", port, process_id)
+                rounds[place].append(each)
+                print(
+                    f"instant model, {place or '1_process_'}{CLIENTS} clients: {each['requests_per_s']:.0f}/s, "
+                    f"p99 {each['ms_32']['p99']:.1f} ms, CPU {each['service_cpu_ms']:.2f} ms",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    return rounds
+
+
+def list_details(rounds: Sequence[Mapping[str, Any]], *names: str) -> dict[str, Any]:
+    return {name: [each[name] for each in rounds] for name in names}
 
 
 def make_figures(place: str, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    cores = sorted(SERVICE_CORES[place])
-    shared = {"rounds": len(rounds), "clients_core": CLIENT_CORE, "service_cores": cores, "model_threads": 1}
+    cores, processes = sorted(PLACES[place].cores), PLACES[place].processes
+    shared = {
+        "rounds": len(rounds),
+        "clients_core": CLIENT_CORE,
+        "service_cores": cores,
+        "processes": processes,
+        "model_threads": processes,
+    }
     where = "" if len(cores) > 1 else ", the whole service on one core"
-    many = ("ratio_32", "requests", "requests_per_s", "raw_sentences_per_s", "ms_32", "client_share")
-    cost = ("service_cpu_ms", "raw_cpu_ms")
-    one = ("ratio_1", "ms_1", "raw_ms_1")
-    return [
+    threads = "one model thread" if processes == 1 else f"{processes} processes with a model thread each"
+    figures = [
         {
             "name": f"rest_32_clients_{place}vs_raw_ort",
             "ratio": statistics.median(each["ratio_32"] for each in rounds),
             "detail": {
-                "what": f"single sentences of 32 clients, one model thread, over the graph alone{where}",
+                "what": f"single sentences of 32 clients, {threads}, over the graph alone on one core{where}",
                 **shared,
-                "ratios": [each["ratio_32"] for each in rounds],
-                **{name: [each[name] for each in rounds] for name in (*many, *cost)},
+                **list_details(
+                    rounds,
+                    *("ratio_32", "requests", "requests_per_s", "raw_sentences_per_s", "ms_32", "client_share"),
+                    *("service_cpu_ms", "raw_cpu_ms"),
+                ),
             },
         },
         {
             "name": f"rest_1_client_{place}p50_vs_raw_ort",
             "ratio": statistics.median(each["ratio_1"] for each in rounds),
             "detail": {
-                "what": f"time of a sentence over REST to that in the graph alone (lower is better), median{where}",
+                "what": f"time of a sentence over REST to that in the graph alone (lower is better), {threads}, median{where}",
                 **shared,
-                "ratios": [each["ratio_1"] for each in rounds],
-                **{name: [each[name] for each in rounds] for name in one},
+                **list_details(rounds, "ratio_1", "ms_1", "raw_ms_1"),
             },
         },
     ]
+    if place in WITH_MANY_CLIENTS:
+        figures.append(
+            {
+                "name": f"rest_128_clients_{place}vs_32",
+                "ratio": statistics.median(each["ratio_128"] for each in rounds),
+                "detail": {
+                    "what": f"sentences per second of 128 clients over those of 32, {threads}",
+                    **shared,
+                    **list_details(rounds, "ratio_128", "requests_per_s_128", "requests_per_s", "ms_128", "ms_32"),
+                },
+            }
+        )
+    return figures
+
+
+def make_instant_figure(rounds: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    one, two = rounds[""], rounds["2_processes_"]
+    ratios = [each["requests_per_s"] / single["requests_per_s"] for each, single in zip(two, one, strict=True)]
+    names = ("requests_per_s", "ms_32", "client_share", "service_cpu_ms")
+    return {
+        "name": "rest_instant_model_2_processes_vs_1",
+        "ratio": statistics.median(ratios),
+        "detail": {
+            "what": "sentences per second of 32 clients with a model that answers at once, two processes over one",
+            "rounds": len(two),
+            "service_cores": sorted(BOTH_CORES),
+            "clients_core": CLIENT_CORE,
+            "2_processes": list_details(two, *names),
+            "1_process": list_details(one, *names),
+        },
+    }

@@ -22,7 +22,8 @@ from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.runtime.training.messages import ProgressMessage
 from service.runtime.training.process import TrainingProcess
-from tests.bench.rest import build_requests, run_load, run_service, summarize_latencies
+from tests.bench.rest import run_service
+from tests.bench.rest_load import build_requests, run_load, summarize_latencies
 from tests.bench.training import iter_varied_sample
 
 ROUNDS = 5

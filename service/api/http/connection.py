@@ -38,6 +38,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """
 
     limits: ConnectionLimits | None = None
+    received_before = b""  # what another process has read of the connection
     _address: str | None = None  # under which the connection is counted
     _head_bytes = 0  # since the last complete head or part of a body; trailers count too
     _request_seen = False
@@ -53,6 +54,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
                 return
             self._address = address
         self._start_head_timer()
+        if self.received_before:
+            received, self.received_before = self.received_before, b""
+            self.data_received(received)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_head_timer()

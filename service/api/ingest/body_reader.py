@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from service.api.access.caller import Caller
-    from service.api.backend import Backend
+    from service.api.backend import ScoringBackend
     from service.api.http.ndjson.lines import BodyLine
     from service.api.http.ndjson.response import LineHandler
     from service.api.ingest.parsed_records import ParsedBody, ParsedRecord
@@ -68,7 +68,9 @@ class BodyReader:
     Sentences of platforms always get an id; with `assign_ids` so do others.
     """
 
-    def __init__(self, query: RecordQuery, backend: Backend, caller: Caller, *, assign_ids: bool = False) -> None:
+    def __init__(
+        self, query: RecordQuery, backend: ScoringBackend, caller: Caller, *, assign_ids: bool = False
+    ) -> None:
         self.query = query
         self._caller = caller
         self._stopped = threading.Event()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator, Mapping, Sequence
 
-    from service.api.backend import Backend
+    from service.api.backend import ScoringBackend
     from service.api.http.ndjson.lines import BodyLine
     from service.api.ingest.query import RecordQuery
     from service.contracts import LabelledSentence
@@ -48,7 +48,7 @@ _CLI_OPTION_PATTERN: Final = re.compile("|".join(_CLI_TO_QUERY))
 class RecordConverter:
     """Parses the formats of platforms. A record has no sentence, one or several."""
 
-    def __init__(self, query: RecordQuery, backend: Backend, stopped: threading.Event) -> None:
+    def __init__(self, query: RecordQuery, backend: ScoringBackend, stopped: threading.Event) -> None:
         """`stopped` is set when nobody waits for the records any more: the conversion ends after the current sentence."""
         self._query = query
         self._stopped = stopped

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    from service.api.backend import Backend
+    from service.api.backend import ScoringBackend
     from service.api.http.ndjson.lines import BodyLine
     from service.api.ingest.query import RecordQuery
     from service.contracts import LabelledSentence
@@ -30,7 +30,9 @@ _QUOTED_LIST_FIELD: Final = f'"{LIST_FIELD}"'.encode()
 class SentenceParser:
     """Parses the format `words`. Each record is one sentence."""
 
-    def __init__(self, query: RecordQuery, backend: Backend, stopped: threading.Event, *, assign_ids: bool) -> None:
+    def __init__(
+        self, query: RecordQuery, backend: ScoringBackend, stopped: threading.Event, *, assign_ids: bool
+    ) -> None:
         """`stopped` is set when nobody waits for the records any more: parsing ends after the current sentence."""
         self._stopped = stopped
         self._dataset = query.dataset

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
-from service.api.backend import Backend
+from service.api.backend import Backend, ScoringBackend
 from service.api.dependencies import BackendDep
 from service.api.http.threads import run_in_thread
 from service.datasets.waiting import explain_waiting
@@ -28,12 +28,16 @@ class Alive(BaseModel):
 
 def get_conditions(backend: Backend) -> dict[str, str]:
     """The API's own conditions, joined with those of the process."""
-    own = {
+    return merge_conditions(get_scoring_conditions(backend), backend.conditions())
+
+
+def get_scoring_conditions(backend: ScoringBackend) -> dict[str, str]:
+    """What must be read before `POST /v1/score` is answered."""
+    return {
         "datasets": "" if backend.state_view.caught_up else "dataset settings and statistics are still being read",
         "keys": _describe_unread_keys(backend),
         "draining": "the service is stopping" if backend.draining.is_set() else "",
     }
-    return merge_conditions(own, backend.conditions())
 
 
 def get_degraded(backend: Backend) -> dict[str, str]:
@@ -52,7 +56,7 @@ def get_degraded(backend: Backend) -> dict[str, str]:
     return merge_conditions(own, backend.degraded())
 
 
-def _describe_unread_keys(backend: Backend) -> str:
+def _describe_unread_keys(backend: ScoringBackend) -> str:
     """Nobody may enter before the keys are read, unless the settings have keys."""
     if backend.key_view.caught_up or backend.settings.known_keys:
         return ""

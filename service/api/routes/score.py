@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.access.caller import get_caller
-from service.api.backend import get_backend, get_request_id
+from service.api.backend import get_request_id, get_scoring_backend
 from service.api.http.media_types import NDJSON_MEDIA_TYPE, is_ndjson
 from service.api.http.ndjson.response import NdjsonResponse
 from service.api.http.problems import respond_to_error
@@ -101,7 +101,7 @@ async def score(request: Request) -> Response:
     """
     options, query = _parse_query(request) if request.scope["query_string"] else (DEFAULT_OPTIONS, DEFAULT_QUERY)
     scorer = get_scorer(request)
-    reader = BodyReader(query, get_backend(request), get_caller(request))
+    reader = BodyReader(query, get_scoring_backend(request), get_caller(request))
     if is_ndjson(request.headers):
         lines = LineScorer(reader, scorer, options, request_id=get_request_id(request))
         return reader.build_line_response(request, lines.score_lines, concurrent=True)

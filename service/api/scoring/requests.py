@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from service.api.backend import get_backend, get_request_id
+from service.api.backend import get_request_id, get_scoring_backend
 from service.api.http.disconnect import cancel_on_disconnect
 from service.contracts.probabilities import CLASSES_FIELD
 from service.contracts.validation import join_path
@@ -28,7 +28,7 @@ async def score_unless_disconnected(
 ) -> ScoringResult:
     """Scores the sentences; behind a long queue it stops when the client disconnects."""
     work = scorer.score(sentences, options, request_id=get_request_id(request))
-    if get_backend(request).batcher.waiting + len(sentences) > MIN_WATCHED_SENTENCES:
+    if get_scoring_backend(request).batcher.waiting + len(sentences) > MIN_WATCHED_SENTENCES:
         work = cancel_on_disconnect(request, work)
     return await work
 

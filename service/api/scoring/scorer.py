@@ -20,7 +20,7 @@ from service.judging.class_source import get_external_classes, to_word_probs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.api.backend import Backend
+    from service.api.backend import ScoringBackend
     from service.contracts import LabelledSentence
     from service.inference.classifier import Classifier, InferenceResult, WordProbs
     from service.inference.model.folder import ModelFolder
@@ -73,7 +73,7 @@ class _MappedSentence(NamedTuple):
 class Scorer:
     """Must be used in the event loop's thread only."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: ScoringBackend) -> None:
         self._backend = backend
 
     def get_context(

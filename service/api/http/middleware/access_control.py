@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from service.api.access.authenticator import Authenticator
     from service.api.access.table import AccessTable
-    from service.api.backend import Backend
+    from service.api.backend import ScoringBackend
     from service.api.http.body_budget import BodyBudget
 
 API_PREFIXES: Final = ("/v1/", LABEL_STUDIO_PREFIX)
@@ -41,7 +41,7 @@ class AccessControl:
     def __init__(
         self,
         app: ASGIApp,
-        backend: Backend,
+        backend: ScoringBackend,
         authenticator: Authenticator,
         access_table: AccessTable,
         body_budget: BodyBudget,

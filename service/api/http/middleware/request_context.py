@@ -19,7 +19,7 @@ from service.telemetry import current_request_id
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from service.api.backend import Backend
+    from service.api.backend import ScoringBackend
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ CLIENT_CLOSED_REQUEST: Final = 499  # as nginx logs it
 class RequestContext:
     """Whatever happens inside, the client gets a response that names its request."""
 
-    def __init__(self, app: ASGIApp, backend: Backend) -> None:
+    def __init__(self, app: ASGIApp, backend: ScoringBackend) -> None:
         self._app = app
         self._backend = backend
 

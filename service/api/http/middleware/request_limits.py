@@ -13,7 +13,7 @@ from service.api.http.problems import BodyTimeoutError, OverloadedError, Respons
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from service.api.backend import Backend
+    from service.api.backend import ScoringBackend
     from service.api.http.body_budget import BodyBudget
     from service.api.http.problems import RequestError
 
@@ -29,7 +29,7 @@ class RequestLimits:
         scope: Scope,
         receive: Receive,
         send: Send,
-        backend: Backend,
+        backend: ScoringBackend,
         budget: BodyBudget,
         *,
         max_body_bytes: int | None = None,

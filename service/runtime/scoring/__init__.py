@@ -1,0 +1,1 @@
+"""Scoring processes: they answer `POST /v1/score` beside the process that answers everything."""

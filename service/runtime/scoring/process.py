@@ -1,0 +1,117 @@
+"""A scoring process, as the first process of the API sees it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
+
+from service.errors import LabelwatchError
+from service.runtime.scoring.channel import ChannelClosedError, Kind, open_channel
+
+if TYPE_CHECKING:
+    import threading
+    from types import TracebackType
+
+logger = logging.getLogger(__name__)
+
+CHILD_MODULE: Final = "service.runtime.scoring.child"
+WATCH_INTERVAL_S: Final = 0.2
+METRICS_TIMEOUT_S: Final = 2.0
+END_TIMEOUT_S: Final = 10.0
+STARTING: Final = "it is starting"
+ENDED: Final = "it has ended"
+
+
+class ScoringProcessEndedError(LabelwatchError):
+    """A scoring process ended although it was not stopped."""
+
+    stage = "supervisor"
+
+
+class ScoringProcess:
+    """A running scoring process. Leaving the context ends it."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"scoring-{number}"
+        self.status = STARTING  # why it is not ready; empty: it is
+        self.connections: dict[int, str] = {}  # the addresses of its clients, by the number of the connection
+        self.channel, theirs = open_channel()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", CHILD_MODULE, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for the service, which then stops this process
+            )
+        self._metrics: Future[bytes] = Future()
+        self._last_metrics = b"[]"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def run(self, stop: threading.Event) -> None:
+        """Waits until the process has ended. When `stop` is set it finishes its requests first."""
+        stopping = False
+        while True:
+            if stop.is_set() and not stopping:
+                stopping = True
+                self.channel.end()
+            try:
+                code = self._process.wait(WATCH_INTERVAL_S)
+            except subprocess.TimeoutExpired:
+                continue
+            break
+        self.status = ENDED
+        if not stop.is_set():
+            raise ScoringProcessEndedError(f"the scoring process {self.name} {describe_end(code)}")
+        if code:
+            logger.warning("the scoring process %s %s", self.name, describe_end(code))
+
+    def give(self, number: int, descriptor: int, address: str) -> bool:
+        """Gives it a client's connection; False if it can't take one now."""
+        try:
+            self.channel.send(Kind.CONNECTION, number, descriptor=descriptor, wait=False)
+        except (BlockingIOError, ChannelClosedError):
+            return False
+        self.connections[number] = address
+        return True
+
+    def request_metrics(self) -> None:
+        self._metrics = Future()
+        with suppress(BlockingIOError, ChannelClosedError):  # the last ones stay
+            self.channel.send(Kind.METRICS, wait=False)
+
+    def take_metrics(self, metrics: bytes) -> None:
+        self._last_metrics = metrics
+        if not self._metrics.done():
+            self._metrics.set_result(metrics)
+
+    def wait_for_metrics(self) -> bytes:
+        """What it answered to `request_metrics`, or its last metrics if it does not answer in time."""
+        if self.status != ENDED:
+            with suppress(TimeoutError):
+                return self._metrics.result(METRICS_TIMEOUT_S)
+        return self._last_metrics
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()  # it holds nothing that would have to be given back
+        self._process.wait(END_TIMEOUT_S)
+        self.channel.close()
+
+
+def describe_end(code: int) -> str:
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"was ended by {name}{': there may not be enough memory' if -code == signal.SIGKILL else ''}"
+    return f"ended with exit code {code}; its messages are in the log"
