@@ -114,15 +114,18 @@ class Telemetry:
     def render_exposition(self) -> tuple[bytes, str]:
         """The metrics in the Prometheus text format, and its content type."""
         with self._scrape_lock:
-            for hook in self._hooks:
-                try:
-                    hook()
-                except Exception:  # a scrape without some gauges is better than a failed one
-                    logger.exception("can't update a part of the metrics")
+            self._run_hooks()
             registry = (
                 self.registry if self._collect_processes is None else self._sum_processes(self._collect_processes)
             )
             return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    def _run_hooks(self) -> None:
+        for hook in self._hooks:
+            try:
+                hook()
+            except Exception:  # a scrape without some gauges is better than a failed one
+                logger.exception("can't update a part of the metrics")
 
     def add_processes(self, collect: Callable[[], Iterable[bytes]]) -> None:
         """Adds what other processes of the service have counted, as `dump_metrics` writes it, to each exposition."""
@@ -135,7 +138,9 @@ class Telemetry:
 
     def dump_metrics(self) -> bytes:
         """What this process has counted, for the process that is scraped."""
-        return dump_summed_samples(self.registry)
+        with self._scrape_lock:
+            self._run_hooks()
+            return dump_summed_samples(self.registry)
 
     # -- model and datasets ----------------------------------------------------------------------------------------
 
