@@ -162,7 +162,7 @@ def test_a_request_in_pieces_is_handed_over_whole(service: ServiceProcess, scori
     scoring.send(request[:3], request[3:40], request[40:100_000], request[100_000:])
     status, _, body = scoring.receive()
     assert status == 202, body
-    assert len(json.loads(body)["accepted"]) == 900
+    assert len(json.loads(body)["ids"]) == 900
     wait_until(lambda: service.find_owner(scoring.socket) == service.process.pid)
 
 
