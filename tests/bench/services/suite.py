@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.pipeline import read_sample, summarize_rates
-from tests.bench.rest import CLIENT_CORE, run_load, summarize_latencies
+from tests.bench.rest import CLIENT_CORE
+from tests.bench.rest_load import run_load, summarize_latencies
 from tests.bench.services.port import MLSERVER_VARIABLE, THREADS, run_labelwatch, run_mlserver, run_plain_service
 
 if TYPE_CHECKING:
