@@ -10,7 +10,7 @@ from service.access.key_records import StoredKeys, build_key_message
 from service.access.key_text import generate_key, hash_key
 from service.contracts.base import DATASET_NAME_RULE, is_dataset_name
 from service.contracts.key import StoredKey
-from service.contracts.roles import KEY_NAME_PATTERN, KEY_NAME_RULE
+from service.contracts.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, KEY_NAME_RULE
 from service.errors import ConflictError, InvalidInput
 from service.log.protocol import VersionConflict
 
@@ -105,8 +105,8 @@ def check_key_fields(name: str, role: Role, datasets: Sequence[str]) -> None:
             raise InvalidInput(f"{dataset[:80]!r} can't be a dataset: {DATASET_NAME_RULE}", field="datasets")
     if len(datasets) > MAX_DATASETS_PER_KEY:
         raise InvalidInput(f"{len(datasets)} datasets, the limit is {MAX_DATASETS_PER_KEY}", field="datasets")
-    if role == "label-studio" and len(datasets) != 1:
-        raise InvalidInput("name the one dataset of a key with the role `label-studio`", field="datasets")
+    if role in ADDRESS_ROLES and len(datasets) != 1:
+        raise InvalidInput(f"name the one dataset of a key with the role `{role}`", field="datasets")
 
 
 def _require_active(keys: StoredKeys, name: str) -> tuple[StoredKey, RecordPosition | None]:

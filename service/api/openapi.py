@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-from service.api.http.path_keys import LABEL_STUDIO_PREFIX
+from service.api.http.path_keys import ADDRESS_PREFIXES
 from service.api.http.problems import PROBLEM_MEDIA_TYPE, NotFoundError, Problem
 
 if TYPE_CHECKING:
@@ -65,13 +65,14 @@ Errors are problem details (RFC 9457): `type` and `field` for programs, `detail`
 BASIC_SECURITY_SCHEME = {
     "type": "http",
     "scheme": "basic",
-    "description": "Only below /label-studio/: the password is the key, and the address has `-` in its place",
+    "description": "Only below /label-studio/ and /inception/: the password is the key, and the address has `-` in its place",
 }
 TAGS = [
     {"name": "sentences", "description": "Score sentences, or send them to the stream."},
     {"name": "review", "description": "The queue of doubtful sentences, and the decisions of reviewers."},
     {"name": "datasets", "description": "Settings and thresholds of each dataset."},
     {"name": "label-studio", "description": "labelwatch as a model of a Label Studio project, by one address."},
+    {"name": "inception", "description": "labelwatch as an external recommender of an INCEpTION project."},
     {"name": "keys", "description": "Keys of the API, for admins."},
     {"name": "service", "description": "The service itself: model, health, metrics."},
 ]
@@ -120,8 +121,8 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
             rule = table.find(method.upper(), path).rule
             if rule.is_public:
                 continue
-            # In the path of a Label Studio address is the key; basic authentication is another way.
-            in_path = path.startswith(LABEL_STUDIO_PREFIX)
+            # In the path of an address for a platform is the key; basic authentication is another way.
+            in_path = path.startswith(ADDRESS_PREFIXES)
             schemes: list[dict[str, list[str]]] = (
                 [{}, {"basic": []}] if in_path else [{name: []} for name in authenticator.security_schemes]
             )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
-Role = Literal["annotator", "reviewer", "admin", "send", "score", "read", "label-studio"]
+Role = Literal["annotator", "reviewer", "admin", "send", "score", "read", "label-studio", "inception"]
 
 KEY_NAME_PATTERN: Final = r"[a-zA-Z0-9._@-]{1,64}"
 KEY_NAME_RULE: Final = "use at most 64 letters, digits, dots, dashes, underscores and @"
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
+# Their keys are part of an address, and for one dataset. The path begins with the role.
+ADDRESS_ROLES: Final[tuple[Role, ...]] = ("label-studio", "inception")
 # People have the first three. The others are for programs.
 ROLE_DESCRIPTIONS: Final[dict[Role, str]] = {
     "annotator": "sees what concerns its own annotations",
@@ -18,4 +20,5 @@ ROLE_DESCRIPTIONS: Final[dict[Role, str]] = {
     "score": "scores sentences",
     "read": "reads everything, and scores",
     "label-studio": "is part of the address of a model in Label Studio, for one dataset",
+    "inception": "is part of the address of a recommender in INCEpTION, for one dataset",
 }

@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from service.contracts.base import is_dataset_name
 from service.contracts.defaults import BATCH_TOKENS, QUEUE_SENTENCES
-from service.contracts.roles import KEY_NAME_PATTERN, ROLES, Role
+from service.contracts.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, ROLES, Role
 from service.settings.base import SettingsGroup
 from service.settings.proxy import GroupRole, Network, parse_group_roles, parse_networks
 
@@ -211,8 +211,8 @@ class ApiSettings(SettingsGroup):
 
 
 _KEY_RULE = (
-    f"give name:role:sha256 or name:role:dataset+dataset:sha256 with one of the roles {', '.join(ROLES)}; label-studio needs "
-    "one dataset. `labelwatch key new` prints an entry"
+    f"give name:role:sha256 or name:role:dataset+dataset:sha256 with one of the roles {', '.join(ROLES)}; {' and '.join(ADDRESS_ROLES)} "
+    "need one dataset. `labelwatch key new` prints an entry"
 )
 
 
@@ -226,6 +226,6 @@ def _parse_api_key(text: str) -> ApiKey:
         raise ValueError(_KEY_RULE)
     role = "admin" if match["role"] == OLD_ADMIN_SCOPE else match["role"]
     datasets = tuple(match["datasets"].split("+")) if match["datasets"] else ()
-    if role not in ROLES or not all(map(is_dataset_name, datasets)) or (role == "label-studio" and len(datasets) != 1):
+    if role not in ROLES or not all(map(is_dataset_name, datasets)) or (role in ADDRESS_ROLES and len(datasets) != 1):
         raise ValueError(_KEY_RULE)
     return ApiKey(match["name"], role, match["digest"].lower(), datasets)

@@ -6,7 +6,7 @@ import ipaddress
 from typing import NamedTuple
 
 from service.contracts.base import is_dataset_name
-from service.contracts.roles import ROLES, Role
+from service.contracts.roles import ADDRESS_ROLES, ROLES, Role
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -25,10 +25,10 @@ def parse_group_roles(entries: list[str]) -> dict[str, GroupRole]:
         group, _, value = entry.rpartition("=")
         role, colon, names = value.partition(":")
         datasets = tuple(names.split("+")) if colon else ()
-        if not group or role not in ROLES or role == "label-studio" or not all(map(is_dataset_name, datasets)):
+        if not group or role not in ROLES or role in ADDRESS_ROLES or not all(map(is_dataset_name, datasets)):
             raise ValueError(
                 f"{entry!r}: give group=role or group=role:dataset+dataset with one of the roles "
-                + ", ".join(name for name in ROLES if name != "label-studio")
+                + ", ".join(name for name in ROLES if name not in ADDRESS_ROLES)
             )
         if group in roles:
             raise ValueError(f"the group {group!r} has two entries: give one, such as group=reviewer:med+law")

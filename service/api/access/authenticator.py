@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from service.api.access.api_keys import ApiKeys, extract_basic_password
 from service.api.access.caller import ANYBODY
-from service.api.http.path_keys import BASIC_AUTH_OPERATIONS, NO_KEY, PathKey
+from service.api.http.path_keys import BASIC_AUTH_OPERATIONS, NO_KEY, PathKey, find_address_role
 from service.api.http.problems import ForbiddenError, RequestError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -71,25 +71,26 @@ class Authenticator:
         raise UnauthorizedError("; or ".join(method.usage for method in self._methods if method.is_configured))
 
     def identify_path(self, path: str, headers: Headers) -> Caller:
-        """As `identify`, for addresses of Label Studio: the key is in the path, and valid for one dataset."""
+        """As `identify`, for addresses of platforms: the key is in the path, and valid for one dataset."""
         if self.is_open:
             return ANYBODY
         named = PathKey.parse(path)
         if named is None:
-            raise UnauthorizedError("the address must be /label-studio/DATASET/KEY: enter all of it in Label Studio")
+            role = find_address_role(path)
+            raise UnauthorizedError(f"the address must be /{role}/DATASET/KEY: enter all of it in the platform")
         key: str | None = named.key
         if key == NO_KEY and named.operation in BASIC_AUTH_OPERATIONS:
             key = extract_basic_password(headers)
         if not key or key == NO_KEY:
             raise UnauthorizedError(
-                "there is no key: enter the address /label-studio/DATASET/KEY, or send the key as the password of "
+                f"there is no key: enter the address /{named.role}/DATASET/KEY, or send the key as the password of "
                 "basic authentication"
             )
         caller = self._path_keys.identify_key(key)
-        if caller.role != "label-studio":
+        if caller.role != named.role:
             raise ForbiddenError(
-                f"the key {caller.name!r} is not for addresses: create one with `labelwatch key new --name NAME --role "
-                f"label-studio --dataset {named.dataset}`"
+                f"the key {caller.name!r} is not for this address: create one with `labelwatch key new --name NAME --role "
+                f"{named.role} --dataset {named.dataset}`"
             )
         caller.check_dataset(named.dataset)
         return caller

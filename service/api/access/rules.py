@@ -47,7 +47,7 @@ class Rule:
 
 
 def _allow(*roles: Role, dataset: DatasetIn = DatasetIn.NOTHING) -> Rule:
-    """`admin` may call everything but the addresses for Label Studio."""
+    """`admin` may call everything but the addresses for platforms."""
     return Rule(frozenset({*roles, "admin"}), dataset)
 
 
@@ -55,6 +55,7 @@ PUBLIC: Final = Rule(frozenset())
 ANY_CALLER: Final = Rule(frozenset(ROLES))
 _ANY_KEY_IN_HEADER: Final = _allow("annotator", "reviewer", "send", "score", "read")
 _LABEL_STUDIO: Final = Rule(frozenset({"label-studio"}), DatasetIn.PATH)
+_INCEPTION: Final = Rule(frozenset({"inception"}), DatasetIn.PATH)
 _READ_DATASET: Final = _allow("reviewer", "read", dataset=DatasetIn.PATH)
 _READ_QUEUE: Final = _allow("reviewer", "read", dataset=DatasetIn.QUERY)
 _LIST_QUEUE: Final = _allow("reviewer", "read", dataset=DatasetIn.QUERY_OR_OWN)
@@ -74,6 +75,8 @@ RULES: Final[Mapping[Endpoint, Rule]] = {
     ("POST", "/label-studio/{dataset}/{key}/setup"): _LABEL_STUDIO,
     ("POST", "/label-studio/{dataset}/{key}/predict"): _LABEL_STUDIO,
     ("POST", "/label-studio/{dataset}/{key}/webhook"): _LABEL_STUDIO,
+    ("POST", "/inception/{dataset}/{key}/predict"): _INCEPTION,
+    ("POST", "/inception/{dataset}/{key}/train"): _INCEPTION,
     ("GET", "/v1/review"): _LIST_QUEUE,
     ("GET", "/v1/review/similar"): _READ_QUEUE,
     ("GET", "/v1/review/facets"): _READ_QUEUE,

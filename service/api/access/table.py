@@ -10,6 +10,7 @@ from starlette.routing import Route, compile_path
 
 from service.api.access.rules import ANY_CALLER, PUBLIC, RULES, DatasetIn, Rule
 from service.api.http.problems import ForbiddenError
+from service.contracts.roles import ADDRESS_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -124,8 +125,8 @@ class AccessTable:
 def explain_role(caller: Caller, rule: Rule) -> str:
     """Why the caller's role is not enough."""
     roles = sorted(rule.roles)
-    if caller.role == "label-studio":
-        return f"{caller.describe()} may only be part of an address in Label Studio: use one with the role {roles[0]}"
+    if caller.role in ADDRESS_ROLES:
+        return f"{caller.describe()} may only be part of an address /{caller.role}/…: use one with the role {roles[0]}"
     listed = roles[0] if len(roles) == 1 else f"{', '.join(roles[:-1])} or {roles[-1]}"
     return f"{caller.describe()} has the role {caller.role}, which may not do this: use one with the role {listed}"
 

@@ -198,11 +198,13 @@ def _print_setting(api: ApiSettings, name: str, role: Role, datasets: tuple[str,
 
 
 def _explain_usage(api: ApiSettings, role: Role, datasets: tuple[str, ...]) -> str:
-    from service.api.http.path_keys import LABEL_STUDIO_PREFIX
-
-    if role != "label-studio":
+    places = {
+        "label-studio": "In Label Studio, enter this address as the model's (Settings > Model > Connect Model)",
+        "inception": "In INCEpTION, enter this address as the remote URL of an external recommender (Settings > Recommenders)",
+    }
+    if role not in places:
         return "Clients send `Authorization: Bearer KEY`."
     return (
-        "In Label Studio, enter this address as the model's (Settings > Model > Connect Model), with the host by "
-        f"which it reaches this service: http://{api.host}:{api.port}{LABEL_STUDIO_PREFIX}{datasets[0]}/KEY"
+        f"{places[role]}, with the host by which it reaches this service: "
+        f"http://{api.host}:{api.port}/{role}/{datasets[0]}/KEY"
     )

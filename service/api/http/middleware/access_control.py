@@ -11,7 +11,7 @@ from service.api.access.proxy import check_same_origin
 from service.api.http.hosts import HostCheck
 from service.api.http.media_types import get_media_type, is_json, is_ndjson, is_xml
 from service.api.http.middleware.request_limits import RequestLimits
-from service.api.http.path_keys import LABEL_STUDIO_PREFIX
+from service.api.http.path_keys import ADDRESS_PREFIXES
 from service.api.http.problems import (
     DrainingError,
     MediaTypeError,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from service.api.backend import ScoringBackend
     from service.api.http.body_budget import BodyBudget
 
-API_PREFIXES: Final = ("/v1/", LABEL_STUDIO_PREFIX)
+API_PREFIXES: Final = ("/v1/", *ADDRESS_PREFIXES)
 MAX_SIGNED_BODY_BYTES: Final = 1_000_000  # an event is about one record, and a sentence has at most 1 MiB
 PROBE_PATHS: Final = frozenset({"/healthz", "/readyz"})
 MAX_SHOWN_ENCODING: Final = 50  # characters
@@ -102,7 +102,7 @@ class AccessControl:
         found = self._table.find(scope["method"], path)
         if found.rule.is_public:
             return
-        in_path = path.startswith(LABEL_STUDIO_PREFIX)
+        in_path = path.startswith(ADDRESS_PREFIXES)
         if in_path:
             caller = self._authenticator.identify_path(path, headers)
         else:

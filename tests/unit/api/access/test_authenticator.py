@@ -12,6 +12,7 @@ from service.access.key_text import generate_key, hash_key
 from service.api.access.api_keys import ApiKeys
 from service.api.access.authenticator import Authenticator
 from service.api.access.caller import Caller
+from service.api.http.path_keys import ADDRESS_PREFIXES
 from service.api.http.problems import ForbiddenError, UnauthorizedError
 from service.settings import ApiSettings
 
@@ -55,6 +56,7 @@ def test_settings_hold_hashes_only_and_show_none() -> None:
         f"anna:label-studio:{'0' * 64}",
         f"anna:label-studio:A B:{'0' * 64}",
         f"anna:label-studio:a+b:{'0' * 64}",
+        f"anna:inception:{'0' * 64}",
         f"anna:reviewer:a+:{'0' * 64}",
         "anna:all:" + "0" * 64,
         "anna:read:abc",
@@ -228,8 +230,10 @@ def test_keys_in_paths_are_compared_in_constant_time(monkeypatch: pytest.MonkeyP
 def test_a_key_for_label_studio_opens_nothing_else(harness: ApiHarness) -> None:
     client = harness.serve_with_limits(keys=STUDIO_KEYS)
     for method, path in operations(harness):
-        if not path.startswith(("/label-studio/", "/healthz", "/readyz")):
+        if not path.startswith((*ADDRESS_PREFIXES, "/healthz", "/readyz")):
             refused = client.request(method, path, headers=bearer(STUDIO))
             assert refused.status_code == 403, path
-            assert "may only be part of an address in Label Studio" in refused.json()["detail"]
+            assert "may only be part of an address /label-studio/" in refused.json()["detail"]
     assert client.get(f"/label-studio/trips/{STUDIO}/health").status_code == 200
+    other = client.post(f"/inception/trips/{STUDIO}/train", json={})
+    assert (other.status_code, "--role inception --dataset trips" in other.json()["detail"]) == (403, True)

@@ -13,7 +13,7 @@ from service.access.key_text import generate_key, hash_key
 from service.api.access.rules import RULES
 from service.api.access.table import AccessTable
 from service.api.app import ROUTE_MODULES
-from service.contracts.roles import ROLES
+from service.contracts.roles import ADDRESS_ROLES, ROLES
 from tests.support.api_harness import api_harness
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ GET    /label-studio/{dataset}/{key}/versions  label-studio                    p
 POST   /label-studio/{dataset}/{key}/setup     label-studio                    path
 POST   /label-studio/{dataset}/{key}/predict   label-studio                    path
 POST   /label-studio/{dataset}/{key}/webhook   label-studio                    path
+POST   /inception/{dataset}/{key}/predict      inception                       path
+POST   /inception/{dataset}/{key}/train        inception                       path
 GET    /v1/review                              reviewer read admin             refuse
 GET    /v1/review/similar                      reviewer read admin             refuse
 GET    /v1/review/facets                       reviewer read admin             refuse
@@ -137,7 +139,7 @@ KEYS: dict[tuple[str, bool], tuple[str, str]] = {
 
 def list_keys() -> str:
     return ",".join(
-        f"{name}:{role}{':' + OWN if limited or role == 'label-studio' else ''}:{hash_key(key)}"
+        f"{name}:{role}{':' + OWN if limited or role in ADDRESS_ROLES else ''}:{hash_key(key)}"
         for (role, limited), (key, name) in KEYS.items()
     )
 

@@ -19,6 +19,8 @@ KEY = generate_key()
         (f"/label-studio/trips/x/{KEY}", "/label-studio/trips/***/***"),
         (f"/label-studio/trips/{KEY}", "/label-studio/***/***"),
         (f"/label-studio/{KEY}", "/label-studio/***"),
+        (f"/inception/trips/{KEY}/predict", "/inception/trips/***/predict"),
+        (f"/inception/trips/{KEY}", "/inception/***/***"),
         (f"/label%2Dstudio/trips%2F{KEY}/predict", "/label-studio/trips/***/predict"),
         (f"/label-studio/trips/lw%5F{KEY[3:]}/predict", "/label-studio/trips/***/predict"),
         (f"/label-studio/a%0Ab/{KEY}/predict", "/label-studio/a%0Ab/***/predict"),
@@ -32,6 +34,7 @@ def test_no_path_shows_a_key(raw: str, shown: str) -> None:
 
 
 def test_the_parts_of_a_path() -> None:
-    assert PathKey.parse("/label-studio/trips/k/setup") == PathKey("trips", "k", "setup")
+    assert PathKey.parse("/label-studio/trips/k/setup") == PathKey("label-studio", "trips", "k", "setup")
+    assert PathKey.parse("/inception/trips/k/predict") == PathKey("inception", "trips", "k", "predict")
     for other in ("/label-studio/trips/k", "/label-studio/trips/k/setup/", "/v1/trips/k/setup", "/label-studio/"):
         assert PathKey.parse(other) is None

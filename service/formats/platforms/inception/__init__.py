@@ -1,0 +1,1 @@
+"""INCEpTION: documents of its external recommender protocol."""
