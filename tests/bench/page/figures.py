@@ -72,8 +72,9 @@ class Curve(_Entry):
 
 
 class Snapshot(_Entry):
-    """Everything the page is made from."""
+    """Everything the page is made from. The note says what a reader must know about the machine of all figures."""
 
+    note: str = ""
     figures: list[Figure] = []
     curves: list[Curve] = []
 
@@ -82,6 +83,7 @@ class Snapshot(_Entry):
         suites = {figure.suite for figure in measured.figures}
         curves = {curve.name for curve in measured.curves}
         return Snapshot(
+            note=self.note,
             figures=[figure for figure in self.figures if figure.suite not in suites] + measured.figures,
             curves=[curve for curve in self.curves if curve.name not in curves] + measured.curves,
         )

@@ -68,6 +68,7 @@ def render_files(snapshot: Snapshot) -> dict[str, str]:
     files = {path: text for path, text in plots.values() if text}
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - Markdown
     page = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        note=snapshot.note,
         sections=build_sections(snapshot.figures),
         curves=[build_curve_row(curve) for curve in snapshot.curves],
         plots={name: path if text else "" for name, (path, text) in plots.items()},

@@ -25,10 +25,10 @@ class Load:
         """When the sentence with this number arrives; infinite if it never does."""
         if number < self.backlog:
             return 0.0
-        if self.rate <= 0:
+        # Not by the time alone: rounding would promise a last sentence that never comes.
+        if number >= self.count_arrived(partition, self.until):
             return math.inf
-        at = (number + 1 - self.backlog - self._get_phase(partition)) / self.rate
-        return max(0.0, at) if at <= self.until else math.inf
+        return min(self.until, max(0.0, (number + 1 - self.backlog - self._get_phase(partition)) / self.rate))
 
     def _get_phase(self, partition: int) -> float:
         return partition / self.partitions * 0.999 if self.rate else 0.0

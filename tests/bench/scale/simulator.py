@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.bench.scale.costs import Costs
     from tests.bench.scale.load import Load
 
+MIN_WAIT_S = 1e-3  # a rounded arrival may be a moment too early
+
 Change = Literal["start", "stop", "crash"]
 
 
@@ -239,7 +241,7 @@ class Simulation:
             max(self.load.find_arrival(partition, self.committed[partition]), worker.usable_from[partition])
             for partition in worker.owned
         )
-        return min(now + self.costs.poll_timeout_s, max(now + 1e-6, min(arrivals, default=math.inf)))
+        return min(now + self.costs.poll_timeout_s, max(now + MIN_WAIT_S, min(arrivals, default=math.inf)))
 
     def _read_state(self, worker: Worker) -> float:
         """Seconds for the state that other workers have written since the last batch."""

@@ -68,9 +68,10 @@ def test_a_tiny_run_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_second_run_of_a_suite_replaces_its_figures_and_leaves_the_others(tmp_path: Path) -> None:
-    old = Snapshot(figures=[make_figure("old", "rest"), make_figure("kept", "state")])
+    old = Snapshot(note="of a laptop", figures=[make_figure("old", "rest"), make_figure("kept", "state")])
     merged = old.merge(Snapshot(figures=[make_figure("new", "rest")]))
     assert {figure.name for figure in merged.figures} == {"kept", "new"}
+    assert "one run. of a laptop" in render_files(merged)["benchmarks.md"]
 
 
 def test_the_page_is_the_same_when_it_is_written_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -181,6 +182,15 @@ def test_arrivals_are_counted_when_they_are_due() -> None:
             at = load.find_arrival(partition, number)
             assert load.count_arrived(partition, at + 1e-9) > number
             assert at == 0.0 or load.count_arrived(partition, at - 1e-6) <= number
+
+
+@given(partitions=st.integers(1, 12), each=st.integers(0, 400), until=st.floats(0.1, 20.0))
+def test_a_sentence_is_due_if_and_only_if_it_arrives(partitions: int, each: int, until: float) -> None:
+    load = Load(partitions, rate=each / until, until=until)
+    for partition in range(partitions):
+        count = load.count_arrived(partition, until)
+        assert load.find_arrival(partition, count) == math.inf
+        assert count == 0 or load.find_arrival(partition, count - 1) <= until
 
 
 def test_the_measured_costs_can_be_simulated() -> None:
