@@ -114,6 +114,11 @@ bench-compare: $(DEV) ## run SUITES of the commit BASE and of the working tree i
 	@[ -n "$(BASE)" ] || { echo 'name the commit to compare with, such as: make bench-compare BASE=main SUITES="pipeline state"' >&2; exit 1; }
 	$(BIN)/python -m tests.bench.compare --rounds $(ROUNDS) -- '$(BASE)' $(SUITES)
 
+SECONDS ?= 60
+.PHONY: fuzz
+fuzz: $(DEV) ## send mutated input to all readers and routes for SECONDS, from SEED on; failing input is shortened and kept in .fuzz/
+	$(BIN)/python -m tests.fuzz --seed $(SEED) --seconds $(SECONDS)
+
 ATTACKS ?=
 .PHONY: attack
 attack: $(DEV) ## measure 64 normal clients beside costly requests, such as ATTACKS=large-json (default: all, 5 minutes)
@@ -189,4 +194,4 @@ lock: ## pin the dependencies anew (needs uv)
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .venv-* site .bench .labelwatch .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-* site .bench .fuzz .labelwatch .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -11,6 +11,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 
 from service.api.http.path_keys import ADDRESS_PREFIXES
 from service.api.http.problems import PROBLEM_MEDIA_TYPE, NotFoundError, Problem
+from service.api.http.request_schemas import close_request_bodies
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -129,4 +130,5 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
             operation["security"] = schemes
             operation["x-labelwatch-roles"] = sorted(rule.roles)
             operation["x-labelwatch-dataset"] = rule.dataset.value
+    close_request_bodies(document)
     return document

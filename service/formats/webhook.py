@@ -65,11 +65,15 @@ class WebhookSignature:
 
 @dataclass(frozen=True, slots=True)
 class Webhook(Generic[QueryT]):
-    """The webhook of a platform. `summary`, `description` and `example` are those of its route in OpenAPI."""
+    """The webhook of a platform. `summary`, `description` and `example` are those of its route in OpenAPI.
+
+    `event_field`: the field of an event that says what happened.
+    """
 
     summary: str
     description: str
     example: Mapping[str, Any]
+    event_field: str
     query: type[QueryT]
     convert: Callable[[Mapping[str, Any], QueryT, datetime, ReadOptions], ConvertedEvent]
     signature: WebhookSignature | None = None

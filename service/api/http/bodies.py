@@ -92,23 +92,3 @@ def pop_flag(body: dict[str, Any], name: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput("give true or false", field=name)
     return value
-
-
-def build_inline_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a body without references: a route that parses its body itself has no place for definitions."""
-    schema = model.model_json_schema()
-    return _resolve_references(schema, schema.pop("$defs", {}))
-
-
-def _resolve_references(part: dict[str, Any], definitions: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    if "$ref" in part:
-        return _resolve_references(definitions[part["$ref"].rpartition("/")[2]], definitions)
-    resolved: dict[str, Any] = {}
-    for name, value in part.items():
-        if isinstance(value, dict):
-            resolved[name] = _resolve_references(value, definitions)
-        elif isinstance(value, list):
-            resolved[name] = [_resolve_references(one, definitions) if isinstance(one, dict) else one for one in value]
-        else:
-            resolved[name] = value
-    return resolved

@@ -14,7 +14,6 @@ from service.api.access.reviewers import resolve_reviewer
 from service.api.backend import Backend, get_request_id
 from service.api.dependencies import BackendDep, CallerDep
 from service.api.http.bodies import (
-    build_inline_schema,
     list_messages,
     parse_message,
     pop_flag,
@@ -22,6 +21,7 @@ from service.api.http.bodies import (
     with_location,
 )
 from service.api.http.problems import NotFoundError, NotReadyError, TooLargeError
+from service.api.http.request_schemas import build_inline_schema
 from service.api.http.threads import run_in_thread
 from service.api.routes.review import require_item
 from service.contracts import DatasetName, Decision, SuspectKind, Verdict
@@ -227,6 +227,14 @@ async def decide(request: Request, backend: BackendDep, caller: CallerDep) -> Ac
     )
 
 
+def _build_preview_schema() -> dict[str, Any]:
+    """Either the items or the filter."""
+    schema = build_inline_schema(BulkRequest)
+    for name in ("items", "filter"):
+        schema["properties"][name] = schema["properties"][name]["anyOf"][0]  # null is the same as left out
+    return schema | {"oneOf": [{"required": ["items"]}, {"required": ["filter"]}]}
+
+
 def _parse_decision(fields: object, caller: Caller, location: str | None) -> Decision:
     """The decision with its reviewer: a caller with a name need not send it."""
     if isinstance(fields, dict) and isinstance(named := fields.get("reviewer", caller.name or None), str):
@@ -243,7 +251,7 @@ def _parse_decision(fields: object, caller: Caller, location: str | None) -> Dec
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": build_inline_schema(BulkRequest)}},
+            "content": {"application/json": {"schema": _build_preview_schema()}},
         }
     },
 )

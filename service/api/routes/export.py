@@ -42,7 +42,8 @@ OTHER_MEDIA_TYPE: Final = "text/plain"
         200: {
             "description": "The file",
             "content": {
-                media_type: {"schema": {"type": "string"}} for media_type in (*MEDIA_TYPES.values(), OTHER_MEDIA_TYPE)
+                media_type: {"schema": {} if media_type == "application/json" else {"type": "string"}}
+                for media_type in (*MEDIA_TYPES.values(), OTHER_MEDIA_TYPE)
             },
         }
     },

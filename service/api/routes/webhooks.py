@@ -84,7 +84,13 @@ for _form in FORMATS.values():
                 "requestBody": {
                     "required": True,
                     "content": {
-                        "application/json": {"schema": {"type": "object", "examples": [_form.webhook.example]}}
+                        "application/json": {
+                            "schema": {
+                                "type": "object",
+                                "required": [_form.webhook.event_field],
+                                "examples": [_form.webhook.example],
+                            }
+                        }
                     },
                 }
             },

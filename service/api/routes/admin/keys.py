@@ -17,7 +17,7 @@ from service.api.http.bodies import parse_message, read_json_object
 from service.api.http.problems import NotFoundError, NotReadyError
 from service.contracts.base import DatasetName
 from service.contracts.key import StoredKey
-from service.contracts.roles import Role
+from service.contracts.roles import KEY_NAME_PATTERN, Role
 from service.errors import ConflictError, InvalidInput
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class KeyRequest(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
-    name: StrictStr = Field(min_length=1, max_length=64)
+    name: StrictStr = Field(min_length=1, max_length=64, json_schema_extra={"pattern": f"^{KEY_NAME_PATTERN}$"})
     role: Role
     datasets: tuple[DatasetName, ...] = Field(default=(), description="The only datasets that it is for; none: all")
 

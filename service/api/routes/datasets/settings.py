@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.dependencies import BackendDep, CallerDep, DatasetPath
 from service.api.http.bodies import read_json_object
+from service.api.http.request_schemas import build_inline_schema, build_patch_schema
 from service.api.routes.datasets.change import CREATED_RESPONSE, ChangedSettings, SettingsChangeDep
 from service.contracts import DatasetSettings
 from service.datasets.registry import check_dataset_exists
 from service.errors import MissingModelError
 from service.labels.unknown_labels import build_settings_advice
+from service.scoring.sentence import METHODS
+from service.scoring.token import TOKEN_SCORES
 
 router = APIRouter(tags=["datasets"])
 
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
+SETTINGS_SCHEMA = build_inline_schema(DatasetSettings)
+SETTINGS_SCHEMA["properties"]["method"]["enum"] = list(METHODS)
+SETTINGS_SCHEMA["properties"]["token_score"]["enum"] = list(TOKEN_SCORES)
+MERGED_SETTINGS: dict[str, dict[str, Any]] = {
+    "label_map": {
+        "type": ["object", "null"],
+        "additionalProperties": {"type": ["string", "null"]},
+        "description": "Entries to add, to change, and with null to remove",
+    },
+    "flag_policy": {"type": ["object", "null"], "description": "Some of its fields, or all of another `kind`"},
+}
 PROBLEM_DESCRIPTION = "Why newer settings are not in force, or why the dataset can't be judged: its model is missing"
 
 
@@ -100,7 +114,7 @@ async def dataset(name: DatasetPath, backend: BackendDep, response: Response) ->
             "required": True,
             "content": {
                 "application/json": {
-                    "schema": {"$ref": "#/components/schemas/DatasetSettings"},
+                    "schema": SETTINGS_SCHEMA,
                     "examples": {"some": {"summary": "A label map and a control sample", "value": EXAMPLE}},
                 }
             },
@@ -128,7 +142,8 @@ async def put_dataset(request: Request, change: SettingsChangeDep) -> ChangedSet
             "required": True,
             "content": {
                 "application/json": {
-                    "schema": {"type": "object", "description": "Some of the fields of DatasetSettings"},
+                    "schema": build_patch_schema(SETTINGS_SCHEMA, merged=MERGED_SETTINGS)
+                    | {"description": "Some of the fields of DatasetSettings"},
                     "examples": {"one": {"summary": "The control sample alone", "value": {"control_share": 0.01}}},
                 }
             },

@@ -157,6 +157,7 @@ A webhook of Argilla receives the events of all its datasets: `argilla_dataset` 
 
 If `LABELWATCH_API_ARGILLA_SECRETS` is set, the signature is checked and no key is needed.""",
     example={"type": "response.deleted", "timestamp": "2026-03-01T10:00:00Z", "data": {"id": "r-1"}},
+    event_field="type",
     query=ArgillaQuery,
     convert=convert_event,
     signature=WebhookSignature(

@@ -146,6 +146,7 @@ WEBHOOK: Final = Webhook(
 
 Set the key as a header of the webhook: `Authorization: Bearer KEY`.""",
     example={"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 41}]},
+    event_field="action",
     query=LabelStudioQuery,
     convert=convert_event,
 )
