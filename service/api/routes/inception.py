@@ -15,8 +15,9 @@ from starlette.responses import Response
 from service.api.access.actor import get_actor
 from service.api.backend import get_request_id
 from service.api.dependencies import BackendDep, DatasetPath
-from service.api.http.bodies import build_inline_schema, read_json_object
+from service.api.http.bodies import read_json_object
 from service.api.http.problems import NotReadyError
+from service.api.http.request_schemas import build_inline_schema
 from service.api.http.threads import run_in_thread
 from service.api.routes.score import get_scorer
 from service.api.scoring.cas_predictor import CasPredictor
