@@ -119,6 +119,11 @@ SECONDS ?= 60
 fuzz: $(DEV) ## send mutated input to all readers and routes for SECONDS, from SEED on; failing input is shortened and kept in .fuzz/
 	$(BIN)/python -m tests.fuzz --seed $(SEED) --seconds $(SECONDS)
 
+CURVES ?=
+.PHONY: bench-growth
+bench-growth: $(DEV) ## measure how costs grow with data, datasets and people, such as CURVES=queue; write .bench/growth.json and plots
+	$(BIN)/python -m tests.bench.growth $(CURVES)
+
 ATTACKS ?=
 .PHONY: attack
 attack: $(DEV) ## measure 64 normal clients beside costly requests, such as ATTACKS=large-json (default: all, 5 minutes)

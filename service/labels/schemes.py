@@ -107,6 +107,7 @@ def parse_labels(labels: Sequence[str], scheme: Scheme) -> list[Tag]:
     return tags
 
 
+@lru_cache(maxsize=4096)
 def get_entity_type(label: str, scheme: Scheme | None = None) -> str:
     """The type without its prefix; "O" stays "O".
 

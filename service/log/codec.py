@@ -155,7 +155,7 @@ def get_header(headers: Headers, name: str) -> str | None:
 
 def encode_headers(headers: Headers) -> str:
     """Headers as text for a SQLite column. Latin-1 has one character per byte, so any bytes survive."""
-    return json.dumps([(name, value.decode("latin-1")) for name, value in headers])
+    return json.dumps([(name, value.decode("latin-1")) for name, value in headers]) if headers else "[]"
 
 
 def decode_headers(text: str) -> Headers:

@@ -136,9 +136,10 @@ def _find_end(bins: Sequence[_Bin], min_share: float, *, fixed: float) -> float:
 def read_bands(db: sqlite3.Connection, dataset: str) -> LikelihoodBands:
     """From the items in the queue. Of very many, a sample that does not depend on the rank."""
     rows = db.execute(
-        "SELECT i.rank, o.verdict = 'error' FROM outcomes AS o CROSS JOIN items AS i"
-        " ON i.dataset = o.dataset AND i.id = o.id AND i.revision = o.revision"
-        " WHERE o.dataset = ? AND o.reason = 'flagged' AND i.state = 'decided' ORDER BY i.draw LIMIT ?",
+        "SELECT i.rank, o.verdict = 'error' FROM items AS i CROSS JOIN outcomes AS o"
+        " ON o.dataset = i.dataset AND o.id = i.id AND o.revision = i.revision"
+        " WHERE i.dataset = ? AND o.reason = 'flagged' AND i.state = 'decided'"
+        " ORDER BY i.draw LIMIT ?",
         (dataset, MAX_FITTED_ITEMS),
     )
     return fit_bands((rank, bool(wrong)) for rank, wrong in rows)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -79,8 +80,13 @@ class ReviewedWords:
 
 def find_word_kinds(labels: Sequence[str], doubtful: Sequence[Flag]) -> list[WordKind]:
     """The kind of each word. `doubtful` are the flags, or the worst word of a sentence without any."""
-    suggested = {flag.index: get_entity_type(flag.suggested) for flag in doubtful}
-    return [WordKind(get_entity_type(label), suggested.get(index)) for index, label in enumerate(labels)]
+    suggested = {flag.index: flag.suggested for flag in doubtful}
+    return [_build_word_kind(label, suggested.get(index)) for index, label in enumerate(labels)]
+
+
+@lru_cache(maxsize=4096)
+def _build_word_kind(label: str, suggested: str | None) -> WordKind:
+    return WordKind(get_entity_type(label), None if suggested is None else get_entity_type(suggested))
 
 
 def extract_reviewed_words(decision: Decision, shown: Shown) -> ReviewedWords | None:

@@ -109,7 +109,7 @@ def build_backend(
     telemetry.watch_queue(lambda: batcher.waiting)
     if processes:
         telemetry.add_processes(partial(_collect_process_metrics, processes))
-    telemetry.on_scrape(lambda: _report_review_metrics(telemetry, queue))
+    telemetry.on_scrape(lambda: report_review_metrics(telemetry, queue))
     if telemetry.names_annotators:
         telemetry.on_scrape(lambda: _report_annotators(telemetry, state_view, queue, min_f1=api.annotator_min_f1))
     if runner is None:
@@ -167,9 +167,10 @@ class DiskWatch:
         return {"log": log_file.lost_reason, "disk": log_file.full_reason or self.describe_queue_disk()}
 
 
-def _report_review_metrics(telemetry: Telemetry, queue: ReviewQueue) -> None:
+def report_review_metrics(telemetry: Telemetry, queue: ReviewQueue) -> None:
+    """Sets the gauges of the queue, of the datasets that have metrics of their own."""
     states, verdicts = queue.count_items_by_dataset(), queue.count_verdicts_by_dataset()
-    for dataset in sorted({*states, *verdicts}):
+    for dataset in filter(telemetry.has_own_label, sorted({*states, *verdicts})):
         telemetry.set_review_counts(dataset, states=states.get(dataset, {}), verdicts=verdicts.get(dataset, {}))
         recall = queue.estimate_recall(dataset)
         telemetry.set_recall(dataset, estimate=recall.recall, low=recall.low, high=recall.high)

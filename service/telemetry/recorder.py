@@ -282,6 +282,10 @@ class Telemetry:
 
     # -- review ----------------------------------------------------------------------------------------------------
 
+    def has_own_label(self, dataset: str) -> bool:
+        """Whether the dataset has metrics of its own: only the first datasets have."""
+        return self._datasets.to_label(dataset) != OTHER_DATASETS
+
     def set_review_counts(self, dataset: str, *, states: Mapping[str, int], verdicts: Mapping[str, int]) -> None:
         """Sets the current counts of a dataset's review queue."""
         label = self._datasets.to_label(dataset)

@@ -59,14 +59,12 @@ def position_control(db: sqlite3.Connection, dataset: str, sentence_id: str) -> 
     _position_controls(db, db.execute(f"{SELECT_CONTROLS} AND id = ?", (dataset, sentence_id)).fetchall())
 
 
-def has_controls(db: sqlite3.Connection, dataset: str) -> bool:
-    query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' LIMIT 1"
-    return db.execute(query, (dataset,)).fetchone() is not None
-
-
 def is_blind(db: sqlite3.Connection, dataset: str, share: float) -> bool:
     """Whether the dataset has a control sample, or undecided items of an earlier one."""
-    query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' AND state IN ('open', 'adjudication') LIMIT 1"
+    query = (
+        "SELECT 1 FROM item_counts WHERE dataset = ? AND reason = 'control' AND state IN ('open', 'adjudication') AND n > 0"
+        " LIMIT 1"
+    )
     return share > 0 or db.execute(query, (dataset,)).fetchone() is not None
 
 

@@ -6,7 +6,7 @@ Like the tables, they do not depend on the order in which the topics were read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from service.contracts import Assessment
 from service.labels import get_entity_type
@@ -14,7 +14,7 @@ from service.review.decisions import compute_majority_verdict, find_wrong_words
 from service.review.items import TASK_DELETION_STATE, build_shown
 from service.review.projection.blind_answers import put_answers
 from service.review.projection.decision_tables import list_decided_revisions, read_decisions_in_force
-from service.review.projection.tables import read_overlap, read_task_deletion, to_timestamp, to_utc_day
+from service.review.projection.tables import OPEN_SETTLEMENT, read_overlap, read_task_deletion, to_timestamp, to_utc_day
 from service.review.ranker import extract_reviewed_words
 from service.review.review_state import CLOSING_REASONS, derive_item_state, is_deleted_with_task
 from service.review.settlement import settle
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
     ShownDecision = tuple[Decision, Shown]
 
+SELECT_ITEM: Final = "SELECT no, revision, reason, state, task FROM items WHERE dataset = ? AND id = ?"
+SELECT_UNDECIDED: Final = (
+    "SELECT no, revision, reason, state, task, complete, EXISTS (SELECT 1 FROM decisions WHERE dataset = ?1 AND id = ?2)"
+    " OR EXISTS (SELECT 1 FROM outcomes WHERE dataset = ?1 AND id = ?2)"
+    " OR EXISTS (SELECT 1 FROM answers WHERE dataset = ?1 AND id = ?2) FROM items WHERE dataset = ?1 AND id = ?2"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RankerExample:
@@ -38,21 +45,25 @@ class RankerExample:
     words: ReviewedWords
 
 
-def update_outcomes(db: sqlite3.Connection, key: SentenceKey) -> dict[str, RankerExample]:
+def update_outcomes(db: sqlite3.Connection, key: SentenceKey) -> dict[str, RankerExample] | None:
     """Updates the state and the outcomes of an item. Returns the examples for the ranker, by reviewer.
+
+    None: nobody has decided about it.
 
     Only decisions that settle a revision count (see `settlement`).
     """
+    if _update_undecided(db, key):
+        return None
     overlap = read_overlap(db, key[0])
     in_force = {revision: read_decisions_in_force(db, key, revision) for revision in list_decided_revisions(db, key)}
     settlements = {revision: settle(decisions, overlap) for revision, decisions in in_force.items()}
-    row = db.execute("SELECT no, revision, reason, state FROM items WHERE dataset = ? AND id = ?", key).fetchone()
+    row = db.execute(SELECT_ITEM, key).fetchone()
     current: tuple[int, Shown] | None = None
     if row is not None:
-        number, revision, reason, state = row
+        number, revision, reason, state, task = row
         settlement = settlements.setdefault(revision, settle((), overlap))
         if state != TASK_DELETION_STATE:
-            gone = is_deleted_with_task(revision, read_task_deletion(db, key[0], number))
+            gone = is_deleted_with_task(revision, read_task_deletion(db, key[0], task))
             state = derive_item_state(reason, settlement, deleted_with_task=gone)
         # Also of a closed item: decisions that lack others stay hidden.
         complete = settlement.state != "open"
@@ -77,6 +88,26 @@ def update_outcomes(db: sqlite3.Connection, key: SentenceKey) -> dict[str, Ranke
         complete = settlements[revision].state != "open"
         put_answers(db, key, revision, decisions, complete=complete, find_shown=lambda each: _find_shown(each, current))
     return examples
+
+
+def _update_undecided(db: sqlite3.Connection, key: SentenceKey) -> bool:
+    """Updates the state of an item that nobody has decided about; False if somebody has, or had before it was erased.
+
+    Most items are such: one query instead of eight.
+    """
+    row = db.execute(SELECT_UNDECIDED, key).fetchone()
+    if row is None:
+        return False
+    number, revision, reason, state, task, complete, has_decisions = row
+    if has_decisions:
+        return False
+    new_state = state
+    if state != TASK_DELETION_STATE:
+        gone = is_deleted_with_task(revision, read_task_deletion(db, key[0], task))
+        new_state = derive_item_state(reason, OPEN_SETTLEMENT, deleted_with_task=gone)
+    if new_state != state or complete:
+        db.execute("UPDATE items SET state = ?, complete = 0 WHERE no = ?", (new_state, number))
+    return True
 
 
 def _find_shown(decision: Decision, current: tuple[int, Shown] | None) -> Shown | None:

@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from service.contracts import Claim, Decision
+from service.contracts import Claim, Decision, PlatformTask
 from service.datasets.settings_records import get_dataset_name, read_settings_record
 from service.errors import InvalidInput, StateError, StreamError
 from service.review.messages import ErasedAssessment, parse_decision_record, parse_review_record
-from service.review.projection.control_sample import has_controls, position_all_controls, position_control
+from service.review.projection.control_sample import position_all_controls, position_control
 from service.review.projection.decision_tables import drop_decision, list_decided_keys, put_claim, put_decision
+from service.review.projection.item_writer import ItemWriter
 from service.review.projection.outcomes import update_outcomes
 from service.review.projection.revision_republisher import RevisionRepublisher
 from service.review.projection.tables import (
-    drop_item,
     find_items_of_task,
-    put_item,
     put_ranker,
     put_settings,
     read_overlap,
@@ -74,6 +73,9 @@ class ReviewProjector:
         self._changed_keys: set[SentenceKey] = set()
         self._datasets_to_fit: set[str] = set()
         self._datasets_to_position: set[str] = set()
+        self._datasets_with_controls: set[str] = set()  # now or earlier
+        self._items = ItemWriter()
+        self._decisions_changed = False  # in this transaction
         self._republisher = RevisionRepublisher(log, topics.review, file)
         self._positioned_at = 0.0
         self._caught_up = False
@@ -123,6 +125,7 @@ class ReviewProjector:
         behind = not all(follower.caught_up for follower in followers)
         if not behind:
             self._update_order(force=not total or not self._caught_up)
+            self._file.ensure_order_indexes()
         self._caught_up = self._caught_up or not behind
         if not total and not behind:
             total = self._republisher.republish()
@@ -154,6 +157,8 @@ class ReviewProjector:
                 self._changed_keys,
                 self._datasets_to_fit,
                 self._datasets_to_position,
+                self._datasets_with_controls,
+                self._items,
                 self._republisher,
             ):
                 collection.clear()
@@ -162,6 +167,7 @@ class ReviewProjector:
 
     def _apply_records(self, records: Iterable[Record], apply: Callable[[sqlite3.Connection, Record], None]) -> None:
         """Applies all records or none. A follower delivers a record once, so an error here stops the projector."""
+        self._items.clear()  # of a transaction that was rolled back
         with self._file.write_transaction() as db:
             for record in records:
                 try:
@@ -173,9 +179,19 @@ class ReviewProjector:
                 except Exception:  # every API reads the record at each start: it must not end them all
                     logger.exception("an error of labelwatch")
                     self._skip_record(record, "can't be put into the review queue")
+            self._items.flush(db)
             for key in sorted(self._changed_keys):
-                self._update_examples(key, update_outcomes(db, key))
+                examples = update_outcomes(db, key)
+                self._decisions_changed |= examples is not None
+                self._update_examples(key, examples or {})
             self._changed_keys.clear()
+        self._report_changed_decisions()
+
+    def _report_changed_decisions(self) -> None:
+        """After the transaction: what is computed from decisions is computed again only when they changed."""
+        if self._decisions_changed:
+            self._file.decisions_version += 1
+            self._decisions_changed = False
 
     def _skip_record(self, record: Record, problem: str) -> None:
         self.unreadable_records += 1
@@ -194,6 +210,7 @@ class ReviewProjector:
         elif not put_settings(db, settings):
             return
         self._datasets_to_fit.add(dataset)
+        self._decisions_changed = True  # what they count for may depend on the settings
         if read_overlap(db, dataset) != overlap:
             self._changed_keys.update(list_decided_keys(db, dataset))
 
@@ -204,20 +221,25 @@ class ReviewProjector:
         key = (message.dataset, str(message.id))
         if isinstance(message, ErasedAssessment):
             self._mark_changed(db, key)
-            drop_item(db, *key)
+            self._items.drop(db, *key)
             self._republisher.discard(key)
-        elif put_item(db, message, record, self._rankers.get(message.dataset, Ranker())):
+        elif self._items.put(db, message, record, self._rankers.get(message.dataset, Ranker())):
             self._republisher.discard(key)
-            position_control(db, *key)
+            if message.reason == "control":
+                self._datasets_with_controls.add(message.dataset)
+                position_control(db, *key)
             self._mark_changed(db, key)
         else:
+            self._items.flush(db)
             self._republisher.note_stale_record(db, key, record)
 
     def _mark_changed(self, db: sqlite3.Connection, key: SentenceKey) -> None:
         dataset, _ = key
         self._changed_keys.add(key)
-        self._changed_keys.update(find_items_of_task(db, *key))
-        if dataset not in self._datasets_to_position and has_controls(db, dataset):
+        if PlatformTask.from_deletion_id(key[1]) is not None:
+            self._items.flush(db)
+            self._changed_keys.update(find_items_of_task(db, *key))
+        if dataset in self._datasets_with_controls:
             self._datasets_to_position.add(dataset)
 
     def _apply_decision(self, db: sqlite3.Connection, record: Record) -> None:
@@ -258,6 +280,7 @@ class ReviewProjector:
                     position_all_controls(db, dataset)
                 self._datasets_to_position.clear()
                 self._positioned_at = time.monotonic()
+        self._report_changed_decisions()
 
     def _refit_rankers(self, db: sqlite3.Connection) -> None:
         for dataset in sorted(self._datasets_to_fit):
@@ -273,5 +296,6 @@ class ReviewProjector:
             self._rankers[dataset] = ranker
             if not ranker.ranks_like(before):
                 put_ranker(db, dataset, ranker)
+                self._decisions_changed = True
                 self._datasets_to_position.add(dataset)
         self._datasets_to_fit.clear()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from service.errors import SettingsError, StateError
 from service.file_lock import FileLock
-from service.review.projection.tables import SCHEMA, TABLES
+from service.review.projection.tables import ORDER_INDEXES, SCHEMA, TABLES
 from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 MEMORY = ":memory:"
+WRITER_CACHE_KIB = 64 * 1024  # with SQLite's 2 MB each page of an index is read and written again for every batch
 
 
 class QueueFile:
@@ -37,7 +38,9 @@ class QueueFile:
         self._lock = _acquire_lock(self.path)
         self._mutex = threading.Lock()
         self._idle_connections: list[sqlite3.Connection] | None = []  # None: the file is closed
+        self._has_order_indexes = False
         self.version = 0  # grows with every write, so that readers can wait for a change
+        self.decisions_version = 0  # grows when decisions, what they count for, or ranks of decided items change
         try:
             self._writer, self._inode = self._create_file()
         except BaseException:
@@ -92,8 +95,21 @@ class QueueFile:
                 db.close()
             self._writer, self._inode = self._create_file()
         with self.write_transaction() as db:
+            for index in ORDER_INDEXES:
+                db.execute(f"DROP INDEX IF EXISTS {index}")
             for table in TABLES:
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 - a constant
+        self.decisions_version += 1
+        self._has_order_indexes = False
+
+    def ensure_order_indexes(self) -> None:
+        """Creates the indexes that pages are read by. Without them each page sorts all items."""
+        if self._has_order_indexes:
+            return
+        with self.write_transaction() as db:
+            for index, columns in ORDER_INDEXES.items():
+                db.execute(f"CREATE INDEX IF NOT EXISTS {index} ON {columns}")
+        self._has_order_indexes = True
 
     @property
     def is_deleted(self) -> bool:
@@ -126,7 +142,9 @@ class QueueFile:
                 db.executescript(SCHEMA)
             inode = new_path.stat().st_ino
             new_path.replace(self.path)
-            return self._connect(self.path), inode
+            writer = self._connect(self.path)
+            writer.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
+            return writer, inode
 
     def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_sqlite_errors(StateError, f"the review queue at {self.path} failed")

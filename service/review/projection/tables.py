@@ -7,24 +7,17 @@ partitions are read in. So all replicas, and a queue that is built again, agree.
 from __future__ import annotations
 
 import json
-import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings, PlatformTask
-from service.log.codec import encode_headers
-from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
-from service.review.projection.facets import TASK_FACET_GLOB, build_facets, decode_task_facet, encode_task_facet
-from service.review.ranker import WordKind, find_word_kinds
-from service.review.review_state import derive_item_state, is_task_deletion, supersedes
+from service.review.projection.facets import encode_task_facet
+from service.review.ranker import WordKind
 from service.review.settlement import Settlement
-from service.statistics.sampling import DrawPurpose, draw_uniform
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from service.contracts import Assessment
-    from service.log.protocol import Record
     from service.review.ranker import Ranker, TypePair
     from service.review.review_state import SentenceKey
 
@@ -33,19 +26,29 @@ CREATE TABLE items (
     no INTEGER PRIMARY KEY, dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, reason TEXT NOT NULL,
     state TEXT NOT NULL, rank REAL NOT NULL, tie REAL NOT NULL, priority REAL, score REAL, draw REAL NOT NULL,
     shown_priority REAL, shown_score REAL, inclusion REAL,
-    annotator TEXT, day TEXT, scored_at REAL, lowest_scores TEXT NOT NULL, batch TEXT,
+    annotator TEXT, day TEXT, scored_at REAL, lowest_scores TEXT NOT NULL, batch TEXT, task TEXT,
     complete INTEGER NOT NULL DEFAULT 0, UNIQUE (dataset, id)
 );
-CREATE INDEX items_of_batch ON items (dataset, batch) WHERE batch IS NOT NULL;
-CREATE INDEX items_in_order ON items (state, rank, tie, dataset, id);
-CREATE INDEX items_of_dataset ON items (dataset, state, rank, tie, id);
 CREATE INDEX items_on_the_ring ON items (dataset, reason, draw);
+CREATE TABLE item_counts (
+    dataset TEXT NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (dataset, reason, state)
+) WITHOUT ROWID;
+CREATE TRIGGER count_new_item AFTER INSERT ON items BEGIN
+    INSERT INTO item_counts VALUES (new.dataset, new.reason, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1;
+END;
+CREATE TRIGGER count_dropped_item AFTER DELETE ON items BEGIN
+    UPDATE item_counts SET n = n - 1 WHERE dataset = old.dataset AND reason = old.reason AND state = old.state;
+END;
+CREATE TRIGGER count_changed_item AFTER UPDATE OF state ON items WHEN new.state <> old.state BEGIN
+    UPDATE item_counts SET n = n - 1 WHERE dataset = old.dataset AND reason = old.reason AND state = old.state;
+    INSERT INTO item_counts VALUES (new.dataset, new.reason, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1;
+END;
 CREATE TABLE bodies (
     item INTEGER PRIMARY KEY, value BLOB NOT NULL, key BLOB, headers TEXT NOT NULL, partition INTEGER NOT NULL,
-    offset INTEGER NOT NULL
+    offset INTEGER NOT NULL, facets TEXT NOT NULL
 );
-CREATE TABLE facets (facet TEXT NOT NULL, item INTEGER NOT NULL, PRIMARY KEY (facet, item)) WITHOUT ROWID;
-CREATE INDEX facets_of_item ON facets (item);
+CREATE TABLE facet_names (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE facets (facet INTEGER NOT NULL, item INTEGER NOT NULL, PRIMARY KEY (facet, item)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE texts USING fts5(
     words, columnsize = 0, tokenize = "unicode61 remove_diacritics 2 categories 'L* M* N* S* Co'"
 );
@@ -84,9 +87,19 @@ CREATE TABLE settings (
 ) WITHOUT ROWID;
 CREATE TABLE rankers (dataset TEXT PRIMARY KEY, offsets TEXT NOT NULL, pair_offsets TEXT NOT NULL) WITHOUT ROWID;
 """
+# Created when the queue is complete for the first time: ranks change once the ranker has read all decisions, and to sort a
+# million items at the end takes seconds, to insert each of them into three indexes minutes.
+ORDER_INDEXES = {
+    "items_of_batch": "items (dataset, batch) WHERE batch IS NOT NULL",
+    "items_in_order": "items (state, rank, tie, dataset, id)",
+    "items_of_dataset": "items (dataset, state, rank, tie, id)",
+    "items_decided": "items (dataset, draw, rank) WHERE state = 'decided'",
+}
 TABLES = (
     "items",
+    "item_counts",
     "bodies",
+    "facet_names",
     "facets",
     "texts",
     "decisions",
@@ -113,10 +126,6 @@ def to_timestamp(moment: datetime | None) -> float:
         return 0.0
     seconds = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).timestamp()
     return min(max(seconds, MIN_TIMESTAMP), MAX_TIMESTAMP)
-
-
-def _discard_non_finite(number: float | None) -> float | None:
-    return None if number is None or not math.isfinite(number) else number
 
 
 # -- settings and rankers ----------------------------------------------------------------------------------------------
@@ -186,80 +195,12 @@ def read_ranker_pair_offsets(db: sqlite3.Connection, dataset: str) -> dict[TypeP
 # -- items -------------------------------------------------------------------------------------------------------------
 
 
-def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ranker: Ranker) -> bool:
-    """Whether the assessment is the item now: an older revision that arrives late is not."""
-    key = (assessment.dataset, str(assessment.id))
-    row = db.execute("SELECT revision FROM items WHERE dataset = ? AND id = ?", key).fetchone()
-    if not supersedes(assessment.revision, None if row is None else row[0]):
-        return False
-    drop_item(db, *key)
-    lowest_scores = compute_lowest_by_kind(assessment) if assessment.reason == "flagged" else []
-    priority, score = _discard_non_finite(assessment.priority), _discard_non_finite(assessment.score)
-    number = db.execute(
-        "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
-        " shown_score, inclusion, annotator, day, scored_at, lowest_scores, batch)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *key,
-            assessment.revision,
-            assessment.reason,
-            TASK_DELETION_STATE
-            if is_task_deletion(assessment)
-            else derive_item_state(assessment.reason, OPEN_SETTLEMENT, deleted_with_task=False),
-            ranker.rank(priority, lowest_scores),
-            1.0 if priority is None else priority,
-            priority,
-            score,
-            draw_uniform(*key, DrawPurpose.RING_POSITION),
-            priority,
-            score,
-            assessment.inclusion_probability,
-            assessment.annotator,
-            to_utc_day(assessment.scored_at),
-            to_timestamp(assessment.scored_at),
-            json.dumps([[*kind, lowest] for kind, lowest in lowest_scores]),
-            None if assessment.update else assessment.batch,
-        ),
-    ).lastrowid
-    db.execute(
-        "INSERT INTO bodies VALUES (?, ?, ?, ?, ?, ?)",
-        (number, record.value, record.key, encode_headers(record.headers), record.partition, record.offset),
-    )
-    db.execute("INSERT INTO texts (rowid, words) VALUES (?, ?)", (number, " ".join(assessment.tokens)))
-    facets = build_facets(
-        select_flags(assessment),
-        select_suspects(assessment),
-        annotator=assessment.annotator,
-        model=assessment.model.name,
-        batch=assessment.batch,
-    )
-    task = PlatformTask.from_sentence(assessment)
-    if task is not None:
-        facets.add(encode_task_facet(task))
-    db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(facets)])
-    return True
-
-
-def drop_item(db: sqlite3.Connection, dataset: str, sentence_id: str) -> None:
-    row = db.execute("SELECT no FROM items WHERE dataset = ? AND id = ?", (dataset, sentence_id)).fetchone()
-    if row is None:
-        return
-    for statement in (
-        "DELETE FROM items WHERE no = ?",
-        "DELETE FROM bodies WHERE item = ?",
-        "DELETE FROM facets WHERE item = ?",
-        "DELETE FROM texts WHERE rowid = ?",
-    ):
-        db.execute(statement, row)
-
-
-def read_task_deletion(db: sqlite3.Connection, dataset: str, number: int) -> int | None:
-    """The revision at which the platform deleted the item's task; None where it did not."""
-    row = db.execute("SELECT facet FROM facets WHERE item = ? AND facet GLOB ?", (number, TASK_FACET_GLOB)).fetchone()
-    if row is None:
+def read_task_deletion(db: sqlite3.Connection, dataset: str, deletion_id: str | None) -> int | None:
+    """The revision at which the platform deleted an item's task, by the id of its deletion; None where it did not."""
+    if deletion_id is None:
         return None
     query = "SELECT revision FROM items WHERE dataset = ? AND id = ? AND reason = 'deleted'"
-    deletion = db.execute(query, (dataset, decode_task_facet(row[0]).deletion_id)).fetchone()
+    deletion = db.execute(query, (dataset, deletion_id)).fetchone()
     return None if deletion is None else int(deletion[0])
 
 
@@ -268,19 +209,11 @@ def find_items_of_task(db: sqlite3.Connection, dataset: str, sentence_id: str) -
     task = PlatformTask.from_deletion_id(sentence_id)
     if task is None:
         return []
-    query = "SELECT i.id FROM facets AS f JOIN items AS i ON i.no = f.item WHERE f.facet = ? AND i.dataset = ?"
+    query = (
+        "SELECT i.id FROM facet_names AS n JOIN facets AS f ON f.facet = n.no JOIN items AS i ON i.no = f.item"
+        " WHERE n.name = ? AND i.dataset = ?"
+    )
     return [(dataset, found_id) for (found_id,) in db.execute(query, (encode_task_facet(task), dataset))]
-
-
-def compute_lowest_by_kind(assessment: Assessment) -> list[tuple[WordKind, float]]:
-    """The lowest weighted score of each kind of word. The ranker needs no more: the lowest word of each decides the rank."""
-    lowest: dict[WordKind, float] = {}
-    kinds = find_word_kinds(assessment.labels, select_flags(assessment))
-    for kind, weighted_score in zip(kinds, compute_weighted_scores(assessment), strict=False):
-        score = _discard_non_finite(weighted_score)
-        if score is not None:
-            lowest[kind] = min(score, lowest.get(kind, score))
-    return sorted(lowest.items(), key=lambda entry: (entry[0].given, entry[0].suggested or ""))
 
 
 def _decode_lowest_scores(text: str) -> list[tuple[WordKind, float]]:

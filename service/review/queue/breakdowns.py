@@ -20,7 +20,9 @@ INCLUDES_CONTROLS_NOTE = "flagged items and open control sentences"
 # label pair, an annotator or a range of scores had fewer items here than in the queue, the others would be known to be
 # control sentences. An item that was deleted with its task is not counted, like one that was deleted by itself.
 FROM_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
-FROM_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
+FROM_FACETS = (
+    "FROM facet_names AS f CROSS JOIN facets ON facets.facet = f.no CROSS JOIN items ON items.no = facets.item"
+)
 WHERE_REVIEWED = "(state IN ('open', 'adjudication') OR (state = 'decided' AND reason = 'flagged'))"
 
 
@@ -110,8 +112,8 @@ def count_by_reviewer(db: sqlite3.Connection, dataset: str | None) -> tuple[Revi
 
 def count_by_model(db: sqlite3.Connection, dataset: str | None) -> tuple[JudgingModel, ...]:
     rows = db.execute(
-        f"SELECT facet, count(*) AS n {FROM_FACETS} WHERE facet >= '[\"model\"' AND facet < '[\"model$' AND {WHERE_REVIEWED}"
-        " AND (? IS NULL OR dataset = ?) GROUP BY facet ORDER BY n DESC, facet",
+        f"SELECT f.name, count(*) AS n {FROM_FACETS} WHERE f.name >= '[\"model\"' AND f.name < '[\"model$'"
+        f" AND {WHERE_REVIEWED} AND (? IS NULL OR dataset = ?) GROUP BY f.name ORDER BY n DESC, f.name",
         (dataset, dataset),
     )
     return tuple(JudgingModel(model=json.loads(facet)[1], items=items) for facet, items in rows)

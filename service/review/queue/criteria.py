@@ -28,8 +28,9 @@ class Criterion:
 
 def build_facet_criterion(facet: str) -> Criterion:
     return Criterion(
-        rows="SELECT item FROM facets WHERE facet = ?",
-        check="EXISTS (SELECT 1 FROM facets AS f WHERE f.facet = ? AND f.item = items.no)",
+        rows="SELECT item FROM facets WHERE facet = (SELECT no FROM facet_names WHERE name = ?)",
+        check="EXISTS (SELECT 1 FROM facets AS f WHERE f.facet = (SELECT no FROM facet_names WHERE name = ?)"
+        " AND f.item = items.no)",
         values=(facet,),
     )
 

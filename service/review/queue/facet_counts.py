@@ -38,10 +38,10 @@ def count_facets(db: sqlite3.Connection, dataset: str | None, state: ItemState |
     """Counts items as the list of this state has them, so that open control sentences can't be told from others."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
     types: dict[str, set[str]] = {"given": set(), "suggested": set()}
-    ranges = " OR ".join(f"(facet >= '[\"{name}\"' AND facet < '[\"{name}$')" for name in FACETS)
+    ranges = " OR ".join(f"(f.name >= '[\"{name}\"' AND f.name < '[\"{name}$')" for name in FACETS)
     in_state = "state <> ?" if state == "all" else "state = ?"
     rows = db.execute(
-        f"SELECT facet, count(*) {FROM_FACETS} WHERE ({ranges}) AND {in_state} AND (? IS NULL OR dataset = ?) GROUP BY facet",
+        f"SELECT f.name, count(*) {FROM_FACETS} WHERE ({ranges}) AND {in_state} AND (? IS NULL OR dataset = ?) GROUP BY f.name",
         (TASK_DELETION_STATE if state == "all" else state, dataset, dataset),
     )
     for facet, items in rows:

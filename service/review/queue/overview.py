@@ -158,7 +158,7 @@ class PairPrecision(Message):
 
 def count_items_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
-    query = "SELECT dataset, state, count(*) FROM items WHERE state <> ? GROUP BY dataset, state"
+    query = "SELECT dataset, state, sum(n) FROM item_counts WHERE state <> ? AND n > 0 GROUP BY dataset, state"
     for dataset, state, n in db.execute(query, (TASK_DELETION_STATE,)):
         counts.setdefault(dataset, dict.fromkeys(ITEM_STATES, 0))[state] = n
     return counts
@@ -299,8 +299,8 @@ def _bin_scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
 def _count_confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion, ...]:
     counts: dict[tuple[str, str], dict[str, int]] = {}
     rows = db.execute(
-        f"SELECT facet, count(*) {FROM_FACETS} WHERE facet >= '[\"types\"' AND facet < '[\"types$' AND {WHERE_REVIEWED}"
-        " AND (? IS NULL OR dataset = ?) GROUP BY facet",
+        f"SELECT f.name, count(*) {FROM_FACETS} WHERE f.name >= '[\"types\"' AND f.name < '[\"types$'"
+        f" AND {WHERE_REVIEWED} AND (? IS NULL OR dataset = ?) GROUP BY f.name",
         (dataset, dataset),
     )
     for facet, items in rows:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal
 
 from service.contracts import Assessment, Message, PlatformTask
 from service.errors import InvalidInput
@@ -55,12 +53,13 @@ from service.review.queue.progress import Progress, read_progress
 from service.review.queue.recall import RecallEstimate, estimate_recall
 from service.review.queue.reviewer_agreement import build_agreement_report
 from service.review.queue.similar import MAX_SIMILAR_ITEMS, find_similar
+from service.review.queue.versioned_cache import VersionedCache
 from service.review.review_state import CLOSING_REASONS
 from service.review.settlement import select_independent
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from service.review.agreement import AgreementFigures
@@ -71,8 +70,6 @@ if TYPE_CHECKING:
     from service.review.review_state import SentenceKey
 
 __all__ = ["QueueFilter", "QueuePage", "ReviewQueue"]
-
-T = TypeVar("T")
 
 
 class QueuePage(Message):
@@ -95,9 +92,8 @@ class ReviewQueue:
 
     def __init__(self, path: Path | str) -> None:
         self.file = QueueFile(path)
-        self._cache: dict[tuple[str | None, ...], object] = {}
-        self._cache_version = 0
-        self._cache_lock = threading.Lock()
+        self._cache = VersionedCache(self.file, lambda: self.file.version)
+        self._decisions_cache = VersionedCache(self.file, lambda: self.file.decisions_version)
 
     @property
     def version(self) -> int:
@@ -142,7 +138,7 @@ class ReviewQueue:
 
     def _read_item(self, db: sqlite3.Connection, number: int, now: datetime, viewer: str | None) -> ReviewItem:
         item = _read_item(db, number, now, viewer)
-        bands = self._compute_cached(("bands", item.dataset), lambda other: read_bands(other, item.dataset))
+        bands = self._decisions_cache.compute(("bands", item.dataset), lambda other: read_bands(other, item.dataset))
         return item.model_copy(update={"likelihood": bands.classify(item.rank)})
 
     def find_similar(self, dataset: str, sentence_id: str, *, limit: int) -> SimilarItems | None:
@@ -155,8 +151,8 @@ class ReviewQueue:
     def find_task_item_ids(self, dataset: str, platform: str, task: str) -> list[str]:
         """The ids of the items of a platform's task that are not closed."""
         query = (
-            "SELECT i.id FROM facets f JOIN items i ON i.no = f.item"
-            " WHERE f.facet = ? AND i.dataset = ? AND i.state IN ('open', 'adjudication', 'decided') ORDER BY i.id"
+            "SELECT i.id FROM facet_names AS n JOIN facets AS f ON f.facet = n.no JOIN items AS i ON i.no = f.item"
+            " WHERE n.name = ? AND i.dataset = ? AND i.state IN ('open', 'adjudication', 'decided') ORDER BY i.id"
         )
         with self.file.read_transaction() as db:
             return [
@@ -200,10 +196,10 @@ class ReviewQueue:
             return count_items(db, datasets)
 
     def count_items_by_dataset(self) -> dict[str, dict[str, int]]:
-        return self._compute_cached(("counts",), count_items_by_dataset)
+        return self._cache.compute(("counts",), count_items_by_dataset)
 
     def count_verdicts_by_dataset(self) -> dict[str, dict[str, int]]:
-        return self._compute_cached(("verdicts",), count_verdicts_by_dataset)
+        return self._decisions_cache.compute(("verdicts",), count_verdicts_by_dataset)
 
     def build_overview(self, dataset: str | None = None) -> Overview:
         with self.file.read_transaction() as db:
@@ -215,7 +211,7 @@ class ReviewQueue:
 
     def count_annotators(self, dataset: str, first: Sequence[str] = ()) -> dict[str, AnnotatorCounts]:
         """By name, of a limited number; the names in `first` are among them."""
-        return self._compute_cached(("annotators", dataset, *first), lambda db: count_annotators(db, dataset, first))
+        return self._cache.compute(("annotators", dataset, *first), lambda db: count_annotators(db, dataset, first))
 
     def read_progress(
         self, *, dataset: str | None, reviewer: str | None, since: datetime, now: datetime | None = None
@@ -225,41 +221,26 @@ class ReviewQueue:
 
     def list_threshold_points(self, dataset: str) -> tuple[ThresholdPoint, ...]:
         """How the dataset's thresholds have moved: one point per day with a sentence in review, oldest first."""
-        return self._compute_cached(("thresholds", dataset), lambda db: list_threshold_points(db, dataset))
+        return self._cache.compute(("thresholds", dataset), lambda db: list_threshold_points(db, dataset))
 
     def compute_pair_precision(self, dataset: str | None = None) -> list[PairPrecision]:
-        return self._compute_cached(("precision", dataset), lambda db: compute_pair_precision(db, dataset))
+        return self._decisions_cache.compute(("precision", dataset), lambda db: compute_pair_precision(db, dataset))
 
     def estimate_recall(self, dataset: str) -> RecallEstimate:
-        return self._compute_cached(("recall", dataset), lambda db: estimate_recall(db, dataset))
+        return self._cache.compute(("recall", dataset), lambda db: estimate_recall(db, dataset))
 
     def read_batch_outcomes(self, dataset: str, batch: str) -> BatchOutcomes:
         """What reviewers found in a batch."""
-        return self._compute_cached(("batch", dataset, batch), lambda db: read_batch_outcomes(db, dataset, batch))
+        return self._cache.compute(("batch", dataset, batch), lambda db: read_batch_outcomes(db, dataset, batch))
 
     def build_agreement_report(self, dataset: str) -> AgreementReport:
-        return self._compute_cached(("agreement", dataset), lambda db: build_agreement_report(db, dataset))
+        return self._decisions_cache.compute(("agreement", dataset), lambda db: build_agreement_report(db, dataset))
 
     def measure_agreement(self, dataset: str) -> AgreementFigures:
         """The agreement of all reviewers, without intervals."""
-        return self._compute_cached(
+        return self._decisions_cache.compute(
             ("agreement figures", dataset), lambda db: build_agreement_report(db, dataset, draws=0).overall
         )
-
-    def _compute_cached(self, key: tuple[str | None, ...], compute: Callable[[sqlite3.Connection], T]) -> T:
-        """Numbers of the metrics: computed once per version of the queue, not at every scrape."""
-        version = self.version  # read before the data: a value may be newer than its version, never older
-        with self._cache_lock:
-            if self._cache_version != version:
-                self._cache, self._cache_version = {}, version
-            value = self._cache.get(key)
-        if value is None:
-            with self.file.read_transaction() as db:
-                value = compute(db)
-            with self._cache_lock:
-                if self._cache_version == version:
-                    self._cache[key] = value
-        return cast("T", copy.deepcopy(value))  # the caller may change its copy
 
 
 def _find_position(db: sqlite3.Connection, dataset: str, sentence_id: str) -> QueuePosition | None:

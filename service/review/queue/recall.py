@@ -119,14 +119,14 @@ def estimate_recall(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
             (dataset,),
         )
     ]
-    waiting = int(
-        db.execute(
-            "SELECT count(*) FROM items AS i LEFT JOIN outcomes AS o"
-            " ON o.dataset = i.dataset AND o.id = i.id AND o.revision = i.revision"
-            " WHERE i.dataset = ? AND i.reason = 'flagged' AND i.state <> 'closed' AND o.verdict IS NULL",
-            (dataset,),
-        ).fetchone()[0]
-    )
+    # Decided items are few, and the others are counted already: a scan takes a second for a million items.
+    (waiting,) = db.execute(
+        "SELECT (SELECT coalesce(sum(n), 0) FROM item_counts WHERE dataset = ?1 AND reason = 'flagged' AND state <> 'closed')"
+        " - (SELECT count(*) FROM outcomes AS o CROSS JOIN items AS i"
+        " ON i.dataset = o.dataset AND i.id = o.id AND i.revision = o.revision"
+        " WHERE o.dataset = ?1 AND i.reason = 'flagged' AND i.state <> 'closed')",
+        (dataset,),
+    ).fetchone()
     decided, wrong = db.execute(
         "SELECT count(*), coalesce(sum(verdict = 'error'), 0) FROM outcomes WHERE dataset = ? AND reason = 'flagged'",
         (dataset,),

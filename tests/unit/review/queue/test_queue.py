@@ -366,6 +366,7 @@ def explain(queue: ReviewQueue, queue_filter: QueueFilter, *, after: bool = True
 def test_a_page_is_read_from_an_index_without_sorting(
     harness: QueueHarness, queue_filter: QueueFilter, index: str, after: bool
 ) -> None:
+    harness.catch_up()
     steps = explain(harness.queue, queue_filter, after=after)
     assert f"SEARCH items USING COVERING INDEX {index}" in steps or f"SEARCH items USING INDEX {index}" in steps
     assert "TEMP B-TREE" not in steps

@@ -1,0 +1,156 @@
+"""Writes assessments to the tables of the queue.
+
+Rows of new items are collected and written together: sorted by facet, a thousand items take a third of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+from service.contracts import PlatformTask
+from service.log.codec import encode_headers
+from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
+from service.review.projection.facets import FacetNumbers, build_facets, encode_task_facet
+from service.review.projection.tables import OPEN_SETTLEMENT, to_timestamp, to_utc_day
+from service.review.ranker import WordKind, find_word_kinds
+from service.review.review_state import derive_item_state, is_task_deletion, supersedes
+from service.statistics.sampling import DrawPurpose, draw_uniform
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from service.contracts import Assessment
+    from service.log.protocol import Record
+    from service.review.ranker import Ranker
+
+
+class ItemWriter:
+    """Puts and drops items. Before others read the tables `bodies`, `texts` and `facets`, call `flush`."""
+
+    def __init__(self) -> None:
+        self._facet_numbers = FacetNumbers()
+        self._bodies: list[tuple[object, ...]] = []
+        self._texts: list[tuple[int, str]] = []
+        self._facets: list[tuple[int, int]] = []
+
+    def clear(self) -> None:
+        """For an empty file, and after a transaction that was rolled back."""
+        self._facet_numbers.clear()
+        for rows in (self._bodies, self._texts, self._facets):
+            rows.clear()
+
+    def put(self, db: sqlite3.Connection, assessment: Assessment, record: Record, ranker: Ranker) -> bool:
+        """Whether the assessment is the item now: an older revision that arrives late is not."""
+        facets = [self._facet_numbers.find(db, facet) for facet in _list_facets(assessment)]
+        number = _insert_item(db, assessment, ranker)
+        if number is None and self._drop_superseded(db, assessment):
+            number = _insert_item(db, assessment, ranker)
+        if number is None:
+            return False
+        headers = encode_headers(record.headers)
+        self._bodies.append(
+            (number, record.value, record.key, headers, record.partition, record.offset, json.dumps(facets))
+        )
+        self._texts.append((number, " ".join(assessment.tokens)))
+        self._facets += [(facet, number) for facet in facets]
+        return True
+
+    def _drop_superseded(self, db: sqlite3.Connection, assessment: Assessment) -> bool:
+        """Drops the item of the sentence if the assessment replaces it."""
+        query = "SELECT no, revision FROM items WHERE dataset = ? AND id = ?"
+        number, revision = db.execute(query, (assessment.dataset, str(assessment.id))).fetchone()
+        if supersedes(assessment.revision, revision):
+            self._drop_number(db, number)
+            return True
+        return False
+
+    def drop(self, db: sqlite3.Connection, dataset: str, sentence_id: str) -> None:
+        row = db.execute("SELECT no FROM items WHERE dataset = ? AND id = ?", (dataset, sentence_id)).fetchone()
+        if row is not None:
+            self._drop_number(db, row[0])
+
+    def _drop_number(self, db: sqlite3.Connection, number: int) -> None:
+        """The body has the item's facets: an index of facets by item would double the rows that each new item writes."""
+        self.flush(db)
+        (facets,) = db.execute("SELECT facets FROM bodies WHERE item = ?", (number,)).fetchone()
+        rows = [(facet, number) for facet in json.loads(facets)]
+        db.executemany("DELETE FROM facets WHERE facet = ? AND item = ?", rows)
+        for statement in (
+            "DELETE FROM items WHERE no = ?",
+            "DELETE FROM bodies WHERE item = ?",
+            "DELETE FROM texts WHERE rowid = ?",
+        ):
+            db.execute(statement, (number,))
+
+    def flush(self, db: sqlite3.Connection) -> None:
+        if not self._bodies:
+            return
+        db.executemany("INSERT INTO bodies VALUES (?, ?, ?, ?, ?, ?, ?)", self._bodies)
+        db.executemany("INSERT INTO texts (rowid, words) VALUES (?, ?)", self._texts)
+        db.executemany("INSERT INTO facets VALUES (?, ?)", sorted(self._facets))
+        for rows in (self._bodies, self._texts, self._facets):
+            rows.clear()
+
+
+def _list_facets(assessment: Assessment) -> set[str]:
+    facets = build_facets(
+        select_flags(assessment),
+        select_suspects(assessment),
+        annotator=assessment.annotator,
+        model=assessment.model.name,
+        batch=assessment.batch,
+    )
+    task = PlatformTask.from_sentence(assessment)
+    return facets if task is None else facets | {encode_task_facet(task)}
+
+
+def _insert_item(db: sqlite3.Connection, assessment: Assessment, ranker: Ranker) -> int | None:
+    """The number of the new row; None if there is an item of the sentence."""
+    key = (assessment.dataset, str(assessment.id))
+    task = PlatformTask.from_sentence(assessment)
+    lowest_scores = compute_lowest_by_kind(assessment) if assessment.reason == "flagged" else []
+    priority, score = _discard_non_finite(assessment.priority), _discard_non_finite(assessment.score)
+    cursor = db.execute(
+        "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
+        " shown_score, inclusion, annotator, day, scored_at, lowest_scores, batch, task)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (
+            *key,
+            assessment.revision,
+            assessment.reason,
+            TASK_DELETION_STATE
+            if is_task_deletion(assessment)
+            else derive_item_state(assessment.reason, OPEN_SETTLEMENT, deleted_with_task=False),
+            ranker.rank(priority, lowest_scores),
+            1.0 if priority is None else priority,
+            priority,
+            score,
+            draw_uniform(*key, DrawPurpose.RING_POSITION),
+            priority,
+            score,
+            assessment.inclusion_probability,
+            assessment.annotator,
+            to_utc_day(assessment.scored_at),
+            to_timestamp(assessment.scored_at),
+            json.dumps([[*kind, lowest] for kind, lowest in lowest_scores]),
+            None if assessment.update else assessment.batch,
+            None if task is None else task.deletion_id,
+        ),
+    )
+    return cursor.lastrowid if cursor.rowcount else None
+
+
+def _discard_non_finite(number: float | None) -> float | None:
+    return None if number is None or not math.isfinite(number) else number
+
+
+def compute_lowest_by_kind(assessment: Assessment) -> list[tuple[WordKind, float]]:
+    """The lowest weighted score of each kind of word. The ranker needs no more: the lowest word of each decides the rank."""
+    lowest: dict[WordKind, float] = {}
+    kinds = find_word_kinds(assessment.labels, select_flags(assessment))
+    for kind, weighted_score in zip(kinds, compute_weighted_scores(assessment), strict=False):
+        if weighted_score is not None and math.isfinite(weighted_score):
+            lowest[kind] = min(weighted_score, lowest.get(kind, weighted_score))
+    return sorted(lowest.items(), key=lambda entry: (entry[0].given, entry[0].suggested or ""))

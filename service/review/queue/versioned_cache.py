@@ -1,0 +1,44 @@
+"""Numbers that are computed once per version of the queue, not at every request or scrape."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from service.contracts import Message
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from service.review.projection.queue_file import QueueFile
+
+T = TypeVar("T")
+
+
+class VersionedCache:
+    """Safe to use from several threads."""
+
+    def __init__(self, file: QueueFile, get_version: Callable[[], int]) -> None:
+        """`get_version`: a number that grows after each change of what is cached."""
+        self._file = file
+        self._get_version = get_version
+        self._values: dict[tuple[str | None, ...], object] = {}
+        self._version = 0
+        self._lock = threading.Lock()
+
+    def compute(self, key: tuple[str | None, ...], compute: Callable[[sqlite3.Connection], T]) -> T:
+        version = self._get_version()  # read before the data: a value may be newer than its version, never older
+        with self._lock:
+            if self._version != version:
+                self._values, self._version = {}, version
+            value = self._values.get(key)
+        if value is None:
+            with self._file.read_transaction() as db:
+                value = compute(db)
+            with self._lock:
+                if self._version == version:
+                    self._values[key] = value
+        # A message is frozen. Of anything else the caller may change its copy.
+        return cast("T", value if isinstance(value, Message) else copy.deepcopy(value))
