@@ -139,7 +139,7 @@ def test_pairs_and_answers_are_bounded(double: QueueHarness, monkeypatch: pytest
     assert report.more_pairs == len(list(combinations(names, 2))) - 2
     assert report.truncated is False
     monkeypatch.setattr(reviewer_agreement, "MAX_ANSWERS", 4)
-    double.write(make_scored_output("e", 0.1))
+    double.write(decide("b", "cyd", "unsure"))
     report = double.queue.build_agreement_report("default")
     assert (report.items, report.truncated) == (1, True)
 
