@@ -25,6 +25,7 @@ from service.review.projection.control_sample import position_all_controls, posi
 from service.review.projection.decision_tables import drop_decision, list_decided_keys, put_claim, put_decision
 from service.review.projection.item_writer import ItemWriter
 from service.review.projection.outcomes import update_outcomes
+from service.review.projection.ranker_examples import RankerExamples
 from service.review.projection.revision_republisher import RevisionRepublisher
 from service.review.projection.tables import (
     find_items_of_task,
@@ -68,7 +69,7 @@ class ReviewProjector:
             (topics.decisions, self._apply_decision),
         )
         self._followers: list[Follower] | None = None
-        self._examples: dict[str, dict[str, dict[str, RankerExample]]] = {}  # by dataset, sentence, reviewer
+        self._examples: dict[str, RankerExamples] = {}  # by dataset
         self._rankers: dict[str, Ranker] = {}
         self._changed_keys: set[SentenceKey] = set()
         self._datasets_to_fit: set[str] = set()
@@ -257,14 +258,8 @@ class ReviewProjector:
 
     def _update_examples(self, key: SentenceKey, examples: dict[str, RankerExample]) -> None:
         dataset, sentence_id = key
-        by_sentence = self._examples.setdefault(dataset, {})
-        if by_sentence.get(sentence_id, {}) == examples:
-            return
-        self._datasets_to_fit.add(dataset)
-        if examples:
-            by_sentence[sentence_id] = examples
-        else:
-            del by_sentence[sentence_id]
+        if self._examples.setdefault(dataset, RankerExamples()).put(sentence_id, examples):
+            self._datasets_to_fit.add(dataset)
 
     # -- all items together ----------------------------------------------------------------------------------------
 
@@ -285,13 +280,7 @@ class ReviewProjector:
     def _refit_rankers(self, db: sqlite3.Connection) -> None:
         for dataset in sorted(self._datasets_to_fit):
             setting, epoch, _ = read_ranker_settings(db, dataset)
-            examples = sorted(
-                (example.decided_at, sentence_id, reviewer, example.words)
-                for sentence_id, by_reviewer in self._examples.get(dataset, {}).items()
-                for reviewer, example in by_reviewer.items()
-                if example.epoch == epoch
-            )
-            ranker = Ranker.refit([words for *_, words in examples]) if setting == "auto" else Ranker()
+            ranker = self._examples.setdefault(dataset, RankerExamples()).fit(epoch) if setting == "auto" else Ranker()
             before = self._rankers.get(dataset, Ranker())
             self._rankers[dataset] = ranker
             if not ranker.ranks_like(before):

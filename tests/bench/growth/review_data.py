@@ -143,5 +143,5 @@ def append_queue(log: Log, items: int, *, decided_share: float = DECIDED_SHARE) 
     settings = {"name": DATASET, "version": 1, "control_share": CONTROL_SHARE}
     log.append([Output(TOPICS.datasets, DATASET.encode(), json.dumps(settings).encode())])
     append_all(log, (source.build_output(number) for number in range(items)))
-    step = round(1 / decided_share)
-    append_all(log, (source.build_decision(number, f"reviewer-{number % 5}") for number in range(0, items, step)))
+    decided = range(0, items, round(1 / decided_share)) if decided_share else range(0)
+    append_all(log, (source.build_decision(number, f"reviewer-{number % 5}") for number in decided))

@@ -77,7 +77,7 @@ def test_a_curve_without_two_points_has_no_picture() -> None:
     assert render_curve(make_curve(5).to_json()) is None
 
 
-TINY_SIZES = {"queue": (20, 60), "datasets": (1, 3)}
+TINY_SIZES = {"queue": (20, 60), "datasets": (1, 3), "decisions": (30, 60)}
 
 
 @pytest.mark.parametrize("name", MODULES)
