@@ -28,6 +28,10 @@ class VersionedCache:
         self._version = 0
         self._lock = threading.Lock()
 
+    def clear(self) -> None:
+        with self._lock:
+            self._values = {}
+
     def compute(self, key: tuple[str | None, ...], compute: Callable[[sqlite3.Connection], T]) -> T:
         version = self._get_version()  # read before the data: a value may be newer than its version, never older
         with self._lock:
