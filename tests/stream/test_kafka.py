@@ -303,7 +303,14 @@ def test_the_worker_ends_when_the_client_waits_forever(open_session: OpenSession
     batch = poll_batch(session)
     producer = session._producer._producer
     assert producer is not None
-    producer.commit_transaction = terminated.wait
+    transactions = producer._transaction_manager
+    begin_commit = transactions.begin_commit
+
+    def hang() -> object:
+        terminated.wait()
+        return begin_commit()
+
+    transactions.begin_commit = hang
     session.commit(make_batch_result(batch))
     assert len(messages) == 1
     assert "commit_transaction" in messages[0]
