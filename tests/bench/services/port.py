@@ -76,6 +76,7 @@ def run_mlserver(folder: Path, cores: set[int]) -> Iterator[RunningService]:
     models = folder / "mlserver"
     models.mkdir()
     settings = {
+        "host": "127.0.0.1",
         "http_port": port,
         "grpc_port": find_free_port(),
         "metrics_port": find_free_port(),
