@@ -122,6 +122,7 @@ UNWRITTEN_RULES = [
     ("POST /v1/(score|sentences)", r""),  # tests of their own follow
     ("POST /v1/webhooks/", r""),
     ("POST /label-studio/", r""),
+    ("POST /inception/", r""),
     ("PUT /v1/datasets/{name}/label-set", r""),
     ("POST /v1/dead-letters/{id}/replay", r""),  # the sentence is checked as in the stream
     ("(PUT|PATCH) /v1/datasets/{name}", r"twice|and the dataset is|no model|label_map|model|forget|flag_policy"),

@@ -28,7 +28,7 @@ def close_request_bodies(document: Mapping[str, Any]) -> None:
     for operations in document["paths"].values():
         for operation in operations.values():
             for content in operation.get("requestBody", {}).get("content", {}).values():
-                content["schema"] = _close(_resolve_references(content["schema"], definitions))
+                content["schema"] = _set_additional(_resolve_references(content["schema"], definitions), allowed=False)
 
 
 def build_patch_schema(schema: Mapping[str, Any], *, merged: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -39,18 +39,23 @@ def build_patch_schema(schema: Mapping[str, Any], *, merged: Mapping[str, Mappin
     return {"type": "object", "properties": properties}
 
 
-def _close(part: dict[str, Any]) -> dict[str, Any]:
-    closed = {name: _close_value(value) for name, value in part.items()}
+def allow_other_fields(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a body whose unknown fields are ignored: the client is not ours, and may be newer."""
+    return _set_additional(schema, allowed=True)
+
+
+def _set_additional(part: dict[str, Any], *, allowed: bool) -> dict[str, Any]:
+    """With `additionalProperties` for each object that has fields and does not say it itself."""
+
+    def convert(value: Any) -> Any:  # noqa: ANN401 - any JSON
+        if isinstance(value, dict):
+            return _set_additional(value, allowed=allowed)
+        return [convert(each) for each in value] if isinstance(value, list) else value
+
+    converted = {name: convert(value) for name, value in part.items()}
     if "properties" in part:
-        closed["properties"] = {name: _close_value(value) for name, value in part["properties"].items()}
-        closed.setdefault("additionalProperties", False)
-    return closed
-
-
-def _close_value(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, dict):
-        return _close(value)
-    return [_close_value(each) for each in value] if isinstance(value, list) else value
+        converted.setdefault("additionalProperties", allowed)
+    return converted
 
 
 def _resolve_references(part: Mapping[str, Any], definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from service.api.backend import get_request_id
 from service.api.dependencies import BackendDep, DatasetPath
 from service.api.http.bodies import read_json_object
 from service.api.http.problems import NotReadyError
-from service.api.http.request_schemas import build_inline_schema
+from service.api.http.request_schemas import allow_other_fields, build_inline_schema
 from service.api.http.threads import run_in_thread
 from service.api.routes.score import get_scorer
 from service.api.scoring.cas_predictor import CasPredictor
@@ -74,7 +74,7 @@ class PredictResponse(BaseModel):
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": build_inline_schema(PredictRequest)}},
+            "content": {"application/json": {"schema": allow_other_fields(build_inline_schema(PredictRequest))}},
         }
     },
 )
