@@ -1,7 +1,7 @@
 """Joins the writes of one step of the event loop.
 
 uvicorn writes the head of a response and its body one after the other, and each write is a system call and a packet that
-wakes the client. Joined they take 50 µs less of the 140 µs that the answer to one sentence takes.
+wakes the client. Of the time of a request with one sentence and a model that answers at once, the second took 7 %.
 """
 
 from __future__ import annotations
