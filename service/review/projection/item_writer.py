@@ -1,6 +1,6 @@
 """Writes assessments to the tables of the queue.
 
-Rows of new items are collected and written together: sorted by facet, a thousand items take a third of the time.
+Rows of new items are collected and written together, sorted by facet: neighbours in a table are then written one after another.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 MEMORY = ":memory:"
-WRITER_CACHE_KIB = 64 * 1024  # with SQLite's 2 MB each page of an index is read and written again for every batch
+WRITER_CACHE_KIB = 64 * 1024  # 30,000 items took 5.5 s of CPU, with SQLite's 2 MB 6.3 s
 
 
 class QueueFile:

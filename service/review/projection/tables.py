@@ -87,8 +87,8 @@ CREATE TABLE settings (
 ) WITHOUT ROWID;
 CREATE TABLE rankers (dataset TEXT PRIMARY KEY, offsets TEXT NOT NULL, pair_offsets TEXT NOT NULL) WITHOUT ROWID;
 """
-# Created when the queue is complete for the first time: ranks change once the ranker has read all decisions, and to sort a
-# million items at the end takes seconds, to insert each of them into three indexes minutes.
+# Created when the queue is complete for the first time: ranks change once the ranker has read all decisions. With 20,000
+# items, a row took 88 µs to insert with the indexes and 33 µs without; to create them took 5 µs per item.
 ORDER_INDEXES = {
     "items_of_batch": "items (dataset, batch) WHERE batch IS NOT NULL",
     "items_in_order": "items (state, rank, tie, dataset, id)",

@@ -119,7 +119,7 @@ def estimate_recall(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
             (dataset,),
         )
     ]
-    # Decided items are few, and the others are counted already: a scan takes a second for a million items.
+    # Decided items are few, and the others are counted already.
     (waiting,) = db.execute(
         "SELECT (SELECT coalesce(sum(n), 0) FROM item_counts WHERE dataset = ?1 AND reason = 'flagged' AND state <> 'closed')"
         " - (SELECT count(*) FROM outcomes AS o CROSS JOIN items AS i"

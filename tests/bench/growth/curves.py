@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Two runs of one point differ by up to a third on a shared machine. Between points ten times apart that is an exponent of 0.12.
+# A third more or less between points ten times apart is an exponent of 0.12. A loaded machine differs by more: measure alone.
 TOLERANCE: Final = 0.15
 
 
