@@ -41,7 +41,11 @@ def resolve_inside(folder: Path, name: str, *, referenced_by: str) -> Path:
     if relative.is_absolute() or ".." in relative.parts or not relative.parts:
         raise ModelError(f"{referenced_by} names the file {name!r}: a model's files must lie in its own folder")
     path = folder / relative
-    if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # no name of a file, such as one that is too long
+        raise ModelError(f"{referenced_by} names a file that can't be read ({error.strerror})") from error
+    if not is_file:
         raise ModelError(f"{path} is missing: {referenced_by} names it; copy or export the folder again")
     return path
 

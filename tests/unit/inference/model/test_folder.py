@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.errors import ModelError
-from service.inference.model.files import find_external_data, read_json_object
+from service.inference.model.files import find_external_data, read_json_object, resolve_inside
 from service.inference.model.folder import ModelFolder
 from service.labels.schemes import Scheme
 from tests.support.tiny_models import LABELS, MAX_LENGTH, TOKENIZER_KINDS, TokenizerKind, make_model, write_manifest
@@ -276,6 +276,11 @@ def test_external_data_is_found_whatever_the_order_of_its_entry(tmp_path: Path) 
     graph.write_bytes(b"\n\x08location\x12\x80\x01" + b"x" * 128)
     with pytest.raises(ModelError, match="more than 127 bytes"):
         find_external_data(graph)
+
+
+def test_a_name_that_no_file_can_have_is_an_ordinary_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"model\.json names a file that can't be read"):
+        resolve_inside(tmp_path, "a" * 20_000, referenced_by="model.json")
 
 
 def test_json_that_is_nested_too_deeply_is_an_ordinary_error(tmp_path: Path) -> None:
