@@ -33,7 +33,7 @@ from service.stream.worker.loop import Worker
 from service.stream.worker.reporting import register_datasets
 from service.telemetry import Telemetry
 from tests.bench.growth.curves import Curve, Goal
-from tests.bench.growth.isolation import collect_points, read_resident_mb
+from tests.bench.growth.isolation import collect_points
 from tests.bench.growth.review_data import LABELS, N_WORDS, TOPICS, append_all, get_source
 from tests.support.api_harness import ApiHarness, api_harness, wait_for
 from tests.support.model_pools import make_pool
@@ -61,7 +61,6 @@ def measure(sizes: Sequence[int], *, isolated: bool = True) -> list[Curve]:
             "GET /metrics of `labelwatch up` after a change of the queue",
             Goal(largest, 50),
         ),
-        "api_memory": ("MB", "memory of the API that the datasets add", None),
     }
     return [Curve(name, "datasets", unit, what, points[name], goal=goal) for name, (unit, what, goal) in curves.items()]
 
@@ -73,18 +72,12 @@ def measure_size(size: int) -> dict[str, float]:
         append_datasets(folder, Judge(classifier.folder, DatasetSettings(), streamed=True).stats_key, size)
         ready_s = measure_ready(folder, classifier)
         batch_ms = measure_batch(folder, classifier, size)
-        before_mb = read_resident_mb()
         with api_harness(folder, classifier) as harness:
-            view = harness.backend.state_view
-            for dataset in view.list_names():
-                _ = view.get_context(dataset).threshold_set
-            memory_mb = read_resident_mb() - before_mb
             scrape_ms = measure_scrape(harness)
         return {
             "worker_ready": ready_s,
             "worker_batch": batch_ms,
             "metrics_scrape": scrape_ms,
-            "api_memory": max(memory_mb, 0.0),
         }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -28,9 +27,3 @@ def collect_points(
         for name, value in values.items():
             points.setdefault(name, []).append({"x": size, "value": value})
     return points
-
-
-def read_resident_mb() -> float:
-    """The memory of this process now."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
