@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import signal
 import time
@@ -62,12 +63,16 @@ def run_case(target: Target, data: bytes) -> tuple[str, str] | None:
     return None
 
 
-def fuzz(targets: Sequence[Target], *, seed: int, seconds: float) -> tuple[int, list[Failure]]:
+def fuzz(
+    targets: Sequence[Target], *, seed: int, seconds: float = float("inf"), rounds: int | None = None
+) -> tuple[int, list[Failure]]:
     """How many cases ran, and the first failure of each kind per target, with the shortest input that was found."""
     deadline, count = time.monotonic() + seconds, 0
     failures: dict[tuple[str, str], Failure] = {}
     generators = {target.name: random.Random(f"{seed} {target.name}") for target in targets}
-    while time.monotonic() < deadline:
+    for _ in itertools.count() if rounds is None else range(rounds):
+        if time.monotonic() >= deadline:
+            break
         for target in targets:
             count += 1
             generator = generators[target.name]
