@@ -51,7 +51,11 @@ class StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Formats here, since the request id belongs to the current context."""
-        line = self.format(record) + "\n"
+        try:
+            line = self.format(record) + "\n"
+        except Exception:  # noqa: BLE001 - a wrong call of the logger must not fail the request
+            self.handleError(record)
+            return
         try:
             file = sys.stderr.fileno()
         except (AttributeError, OSError, ValueError):  # replaced by something without a file, or closed

@@ -92,3 +92,10 @@ def test_standard_error_without_a_file_or_closed(monkeypatch: pytest.MonkeyPatch
     log(handler, "nowhere")
     monkeypatch.setattr(sys, "stderr", None)
     log(handler, "nowhere")
+
+
+def test_a_wrong_call_of_a_logger_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", text)
+    StderrHandler().handle(logging.makeLogRecord({"msg": "%d sentences", "args": ("many",)}))
+    assert "Logging error" in text.getvalue()
