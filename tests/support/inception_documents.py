@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+import cassis
 
 from service.formats.platforms.inception.documents import PREDICTED_FEATURE, SENTENCE_TYPE, TOKEN_TYPE
-
-cassis = pytest.importorskip("cassis", reason="documents of INCEpTION need the extra `inception`")
 
 LAYER = "de.tudarmstadt.ukp.dkpro.core.api.ner.type.NamedEntity"
 FEATURE = "value"

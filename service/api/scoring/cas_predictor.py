@@ -9,7 +9,8 @@ from service.api.http.problems import TooLargeError
 from service.api.http.threads import run_in_thread
 from service.api.scoring.scorer import ScoreOptions, Scorer
 from service.contracts import Assessment, LabelledSentence
-from service.errors import LabelwatchError
+from service.contracts.sentence import check_length
+from service.errors import LabelwatchError, TooLongError
 from service.labels import OUTSIDE, Span, labels_from_spans
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class CasPredictor:
     async def suggest(self, document: InceptionDocument, within: TextRange | None) -> None:
         """Adds the suggestions to the document."""
         found = await run_in_thread(document.list_sentences, within)
-        sentences = [sentence for sentence in found if len(sentence.tokens) <= self._backend.max_words]
+        sentences = list(filter(self._is_short_enough, found))
         if len(sentences) < len(found):
             logger.warning("%d sentences of a document of INCEpTION are too long", len(found) - len(sentences))
         limit = self._backend.settings.max_sentences
@@ -85,6 +86,13 @@ class CasPredictor:
             else:
                 logger.warning("the annotations of a sentence of INCEpTION can't be judged: %s", answer)
         return doubts
+
+    def _is_short_enough(self, sentence: CasSentence) -> bool:
+        try:
+            check_length(sentence.tokens, max_words=self._backend.max_words)
+        except TooLongError:
+            return False
+        return True
 
     def _build_sentence(self, sentence: CasSentence, labels: Iterable[str]) -> LabelledSentence:
         return LabelledSentence(tokens=sentence.tokens, labels=tuple(labels), dataset=self._dataset)

@@ -20,6 +20,7 @@ TOKEN_TYPE: Final = "de.tudarmstadt.ukp.dkpro.core.api.segmentation.type.Token"
 PREDICTED_FEATURE: Final = "inception_internal_predicted"  # INCEpTION reads only annotations that set it
 SCORE_SUFFIX: Final = "_score"
 EXPLANATION_SUFFIX: Final = "_score_explanation"
+MAX_LABEL_CHARS: Final = 512  # each word of an entity gets its label
 MISSING_LIBRARY: Final = (
     "documents of INCEpTION need the library dkpro-cassis: install it with `pip install 'labelwatch[inception]'`, and "
     "start the service again"
@@ -76,18 +77,18 @@ class InceptionDocument:
         text = self._cas.sofa_string or ""
         tokens = [
             (begin, end)
-            for begin, end, _ in self._select(TOKEN_TYPE, len(text))
+            for begin, end in self._select_apart(TOKEN_TYPE, len(text))
             if text[begin:end].strip() and begin < end
         ]
         starts = [begin for begin, _ in tokens]
         given = [
-            (begin, end, str(label))
+            (begin, end, str(label)[:MAX_LABEL_CHARS])
             for begin, end, annotation in self._select(self._layer.name, len(text))
             if (label := annotation.get(self._feature)) and not annotation.get(PREDICTED_FEATURE)
         ]
         given_starts = [begin for begin, _, _ in given]
         sentences = []
-        for begin, end, _ in self._select(SENTENCE_TYPE, len(text)):
+        for begin, end in self._select_apart(SENTENCE_TYPE, len(text)):
             if within is not None and (end <= within.begin or begin >= within.end):
                 continue
             words = [word for word in tokens[bisect_left(starts, begin) : bisect_left(starts, end)] if word[1] <= end]
@@ -97,6 +98,14 @@ class InceptionDocument:
             spans = _align_spans(words, inside)
             sentences.append(CasSentence(tuple(text[a:b] for a, b in words), tuple(words), spans))
         return sentences
+
+    def _select_apart(self, name: str, text_length: int) -> list[tuple[int, int]]:
+        """Without those that overlap one before them: a small document of them could have its text as often as it likes."""
+        apart: list[tuple[int, int]] = []
+        for begin, end, _ in self._select(name, text_length):
+            if not apart or begin >= apart[-1][1]:
+                apart.append((begin, end))
+        return apart
 
     def _select(self, name: str, text_length: int) -> list[tuple[int, int, Any]]:
         """The annotations of a type that lie in the text, by their offsets."""

@@ -112,6 +112,16 @@ def test_a_request_that_cannot_be_read_names_the_field(client: TestClient, chang
     assert answer.json()["field"] == field
 
 
+def test_a_sentence_that_is_too_long_is_left_out(
+    harness: ApiHarness, client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One word of a whole body would take gigabytes."""
+    long = "x" * 10_001
+    suggested, _ = predict(client, make_request(TEXT[0], long, " ".join(["word"] * 25_000)))
+    assert suggested == predict(client, make_request(TEXT[0]))[0]
+    assert "2 sentences of a document of INCEpTION are too long" in caplog.text
+
+
 def test_requests_are_bounded(harness: ApiHarness) -> None:
     client = harness.serve_with_limits(keys=KEYS, max_sentences=2)
     answer = client.post(f"{ADDRESS}/predict", json=make_request(*TEXT))

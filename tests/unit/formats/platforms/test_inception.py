@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import cassis
 import pytest
 
 from service.errors import InvalidInput, SettingsError
 from service.formats.platforms.inception import xml_guard
-from service.formats.platforms.inception.documents import InceptionDocument, TextRange
+from service.formats.platforms.inception.documents import SENTENCE_TYPE, TOKEN_TYPE, InceptionDocument, TextRange
 from service.formats.platforms.inception.xml_guard import check_xml
 from service.labels import Span
 from tests.support.inception_documents import FEATURE, LAYER, make_request, make_type_system, read_answer
@@ -39,6 +40,22 @@ def test_only_sentences_of_the_range_are_read() -> None:
     assert [each.tokens[0] for each in document.list_sentences(TextRange(0, 4))] == ["Mara"]
     assert [each.tokens[0] for each in document.list_sentences(TextRange(20, 30))] == ["Mara", "The"]
     assert document.list_sentences(TextRange(400, 500)) == []
+
+
+def test_annotations_that_overlap_do_not_multiply_the_text() -> None:
+    types = make_type_system()
+    request = make_request(TEXT[0], types=types)
+    cas = cassis.load_cas_from_xmi(request["document"]["xmi"], types)
+    for name in (SENTENCE_TYPE, TOKEN_TYPE):
+        for begin in range(1, 20):
+            cas.add(types.get_type(name)(begin=begin, end=len(TEXT[0])))
+    (sentence,) = read({**request, "document": {"xmi": cas.to_xmi()}}).list_sentences()
+    assert sentence.tokens == ("Mara", " Quill flew to Riga .")
+
+
+def test_a_long_label_is_cut() -> None:
+    (sentence,) = read(make_request(TEXT[0], given=(("Riga", "L" * 1_000_000),))).list_sentences()
+    assert sentence.given == (Span(4, 5, "L" * 512),)
 
 
 def test_a_suggestion_stands_at_its_words_beside_what_was_given() -> None:
