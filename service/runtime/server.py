@@ -146,6 +146,8 @@ def _start_threads(
             server.run(sockets=[server_socket])
         finally:
             server_ended.set()
+            for process in processes:  # nobody reads its messages any more: it must not wait for that
+                process.channel.stop_receiving()
 
     supervisor.start("model", lambda _: backend.batcher.run(server_ended))
     supervisor.start("mirror", lambda _: backend.state_view.run(server_ended))

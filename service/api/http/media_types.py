@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 JSON_MEDIA_TYPE: Final = "application/json"
 NDJSON_MEDIA_TYPE: Final = "application/x-ndjson"
 XML_MEDIA_TYPE: Final = "application/xml"
-_NDJSON_ALIASES: Final = frozenset(
+NDJSON_ALIASES: Final = frozenset(
     {NDJSON_MEDIA_TYPE, "application/ndjson", "application/jsonl", "application/x-jsonlines"}
 )
 
@@ -26,7 +26,7 @@ def is_json(headers: Headers) -> bool:
 
 
 def is_ndjson(headers: Headers) -> bool:
-    return get_media_type(headers) in _NDJSON_ALIASES
+    return get_media_type(headers) in NDJSON_ALIASES
 
 
 def is_xml(headers: Headers) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from service.api.http.connection import MAX_HEAD_BYTES, LimitedHttpProtocol
+from service.api.http.media_types import NDJSON_ALIASES
 from service.api.http.problems import NotReadyError, build_problem_response
 
 if TYPE_CHECKING:
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
 METHOD: Final = b"POST "
 PATH: Final = b"/v1/score"
 END_OF_HEAD: Final = b"\r\n\r\n"
+_NDJSON_NAMES: Final = tuple(alias.encode() for alias in NDJSON_ALIASES)
 
 
 def is_scoring_head(head: bytes) -> bool:
     """Whether a request with this head is answered here. NDJSON is not: its limits are for all requests together."""
-    return head.startswith(METHOD) and is_scoring_target(head[len(METHOD) :]) and b"ndjson" not in head.lower()
+    if not head.startswith(METHOD) or not is_scoring_target(head[len(METHOD) :]):
+        return False
+    lowered = head.lower()
+    return not any(name in lowered for name in _NDJSON_NAMES)
 
 
 def is_scoring_target(target: bytes) -> bool:
@@ -40,7 +45,8 @@ class ScoringHttpProtocol(LimitedHttpProtocol):
     _is_handed_over = False
 
     def data_received(self, data: bytes) -> None:
-        if self._in_message or not self._is_idle:
+        # With a part of an answer unsent the connection can't be handed over either.
+        if self._in_message or not self._is_idle or self.transport.get_write_buffer_size():
             super().data_received(data)
             return
         received = self._unparsed + data

@@ -13,6 +13,7 @@ ends, the other receives the end of the channel.
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from enum import Enum
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_PART_BYTES: Final = 1 << 15  # a part must fit into the buffer of the socket
+WAIT_INTERVAL_MS: Final = (
+    100  # the longest that a waiting sender takes to see that the other side does not receive any more
+)
 _HEADER: Final = struct.Struct("!cQ?")  # kind, number, whether it is the last part
 
 _DESCRIPTOR: Final = struct.Struct("i")
@@ -64,19 +68,28 @@ class Channel:
         self, kind: Kind, number: int = 0, data: bytes = b"", *, descriptor: int | None = None, wait: bool = True
     ) -> None:
         """Waits while the channel is full; without `wait` that raises `BlockingIOError`. The descriptor is copied."""
-        flags = 0 if wait else socket.MSG_DONTWAIT
         for start in range(0, max(1, len(data)), MAX_PART_BYTES):
             part = data[start : start + MAX_PART_BYTES]
             is_last = start + MAX_PART_BYTES >= len(data)
             packet = _HEADER.pack(kind.value, number, is_last) + part
-            try:
-                # Not `socket.send_fds` and `recv_fds`: those of Python 3.11 ignore the flags.
-                rights = _pack_descriptor(descriptor) if is_last and descriptor is not None else ()
-                self._socket.sendmsg([packet], rights, flags)
-            except BlockingIOError:
-                raise
-            except OSError as error:
-                raise ChannelClosedError from error
+            rights = _pack_descriptor(descriptor) if is_last and descriptor is not None else []
+            while not self._send_packet(packet, rights):
+                if not wait:
+                    raise BlockingIOError
+                poll = select.poll()
+                poll.register(self._socket, select.POLLOUT)
+                poll.poll(WAIT_INTERVAL_MS)
+
+    def _send_packet(self, packet: bytes, rights: list[tuple[int, int, bytes]]) -> bool:
+        """False if the channel is full. It never waits: an event loop may have made the socket non-blocking."""
+        try:
+            # Not `socket.send_fds` and `recv_fds`: those of Python 3.11 ignore the flags.
+            self._socket.sendmsg([packet], rights, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise ChannelClosedError from error
+        return True
 
     def receive(self) -> Iterator[ChannelMessage]:
         """The messages that have arrived. Raises `ChannelClosedError` at the end of the channel."""
@@ -103,8 +116,15 @@ class Channel:
 
     def end(self) -> None:
         """The other side receives the end of the channel. This side may still receive."""
+        self._shut_down(socket.SHUT_WR)
+
+    def stop_receiving(self) -> None:
+        """The other side can't send any more, also if it waits to send now."""
+        self._shut_down(socket.SHUT_RD)
+
+    def _shut_down(self, direction: int) -> None:
         try:
-            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.shutdown(direction)
         except OSError:  # the other side has ended already
             return
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 def ends() -> Iterator[tuple[Channel, Channel]]:
     ours, theirs = open_channel()
     other = Channel(theirs)
+    for end in (ours, other):
+        os.set_blocking(end.fileno(), False)  # as an event loop does
     yield ours, other
     ours.close()
     other.close()
@@ -76,6 +78,54 @@ def test_a_full_channel_refuses_instead_of_waiting(ends: tuple[Channel, Channel]
 
     with pytest.raises(BlockingIOError):
         send_without_end()
+
+
+def test_a_sender_waits_until_there_is_space(ends: tuple[Channel, Channel]) -> None:
+    ours, other = ends
+    held = fill(ours)
+
+    def send() -> None:
+        for number in range(held, 1_000):
+            ours.send(Kind.CLOSED, number)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    received: list[int] = []
+
+    def have_arrived() -> bool:
+        received.extend(message.number for message in other.receive())
+        return len(received) == 1_000
+
+    wait_for(have_arrived)
+    sender.join()
+    assert received == list(range(1_000))
+
+
+def test_a_sender_that_waits_ends_when_the_other_side_stops_receiving(ends: tuple[Channel, Channel]) -> None:
+    ours, other = ends
+    number, errors = fill(ours), []
+
+    def send() -> None:
+        try:
+            ours.send(Kind.CLOSED, number)
+        except ChannelClosedError as error:
+            errors.append(error)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    other.stop_receiving()
+    wait_for(lambda: not sender.is_alive())
+    assert len(errors) == 1
+
+
+def fill(channel: Channel) -> int:
+    """How many messages the channel holds."""
+    for number in range(1_000):
+        try:
+            channel.send(Kind.CLOSED, number, wait=False)
+        except BlockingIOError:
+            return number
+    raise AssertionError("the channel is never full")
 
 
 def test_the_end_comes_after_what_was_sent(ends: tuple[Channel, Channel]) -> None:

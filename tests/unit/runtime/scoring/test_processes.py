@@ -7,13 +7,14 @@ import os
 import re
 import signal
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
+from service.api.http.media_types import NDJSON_ALIASES
 from service.runtime.scoring.channel import ChannelClosedError, Kind
 from service.runtime.scoring.process import ScoringProcess
 from tests.support.service_process import STOP_TIMEOUT_S, ServiceProcess, run_service, wait_until
@@ -173,9 +174,10 @@ def test_a_scoring_request_in_pieces_is_answered(service: ServiceProcess, scorin
     assert service.find_owner(scoring.socket) in service.list_children()
 
 
-def test_lines_are_answered_by_the_first_process(service: ServiceProcess, scoring: Client) -> None:
+@pytest.mark.parametrize("content_type", sorted(NDJSON_ALIASES))
+def test_lines_are_answered_by_the_first_process(service: ServiceProcess, scoring: Client, content_type: str) -> None:
     line = json.dumps(SENTENCES[0]).encode() + b"\n"
-    scoring.send(build_request("/v1/score", line, content_type="application/x-ndjson"))
+    scoring.send(build_request("/v1/score", line, content_type=content_type))
     wait_until(lambda: service.find_owner(scoring.socket) == service.process.pid)
     assert scoring.socket.recv(1 << 12).startswith(b"HTTP/1.1 200")
 
@@ -185,6 +187,20 @@ def test_another_request_that_does_not_wait_for_its_turn_is_refused(scoring: Cli
     assert scoring.receive()[0] == 200
     status, headers, body = scoring.receive()
     assert (status, headers["connection"], headers["retry-after"]) == (503, "close", "1"), body
+
+
+def test_an_answer_arrives_whole_whatever_the_client_sends_meanwhile(service: ServiceProcess, scoring: Client) -> None:
+    sentences = [{"tokens": ["word"] * 50, "labels": ["O"] * 50, "id": f"many-{number}"} for number in range(900)]
+    answered = read_counter(service, "labelwatch_http_requests_total", route="/v1/score", status="2xx") + 1
+    scoring.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+    scoring.send(build_request("/v1/score", {"sentences": sentences}))
+    wait_until(
+        lambda: read_counter(service, "labelwatch_http_requests_total", route="/v1/score", status="2xx") == answered
+    )
+    scoring.send(build_request("/v1/datasets"))  # most of the answer waits in the service
+    status, _, body = scoring.receive()
+    assert (status, len(json.loads(body)["assessments"])) == (200, 900)
+    assert scoring.receive()[0] in (200, 503)
 
 
 def test_one_scrape_has_the_requests_of_all_processes(service: ServiceProcess, first: Client, scoring: Client) -> None:
@@ -218,6 +234,20 @@ def test_sigterm_lets_open_requests_finish(tmp_path: Path, tiny_model: Path) -> 
         assert client.receive()[0] == 200
         assert service.process.wait(STOP_TIMEOUT_S) == 0
         assert not Path(f"/proc/{child}").exists()
+
+
+def test_sigterm_closes_many_idle_connections(tmp_path: Path, tiny_model: Path) -> None:
+    """More than the channel holds messages about."""
+    with run_service(tmp_path, tiny_model, API_PROCESSES="2") as service, ExitStack() as stack:
+        [child] = service.list_children()
+        for _ in range(700):
+            stack.enter_context(closing(Client(service.port)))
+        wait_until(lambda: len(list(Path(f"/proc/{child}/fd").iterdir())) > 350)
+        service.process.terminate()
+        assert service.process.wait(STOP_TIMEOUT_S) == 0
+        log = service.log.read_text()
+        assert "exit code" not in log
+        assert "Traceback" not in log
 
 
 def is_refused(port: int) -> bool:
