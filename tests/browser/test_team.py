@@ -131,6 +131,18 @@ def test_the_overview_shows_how_far_reviewers_agree(harness: BrowserHarness) -> 
     expect(page.locator(TITLE)).to_have_text(f"agreed / {second}")
 
 
+def test_the_end_of_the_queue_leads_to_what_reviewers_differ_about(harness: BrowserHarness) -> None:
+    service = harness.service
+    (only,) = fill_double_queue(service, "differing", 1)
+    service.decide("differing", only, "Ana", "ok")
+    service.decide("differing", only, "Ben", "unsure")
+    wait_for(lambda: len(service.list_items("differing", state="adjudication")) == 1, "the adjudication list")
+    stage = (page := harness.open_page("#/queue?dataset=differing", reviewer="Marta")).locator(".empty-stage")
+    expect(stage).to_contain_text("Reviewers differ about 1 sentence")
+    stage.get_by_role("link", name="Settle 1 sentence").click()
+    expect(page.locator(TITLE)).to_have_text(f"differing / {only}")
+
+
 def test_closing_the_tab_gives_the_item_back(harness: BrowserHarness) -> None:
     order = harness.service.fill_queue("given-back", 2)
     page = harness.open_page("#/queue?dataset=given-back", reviewer="Ana")

@@ -218,6 +218,7 @@ async def decide(request: Request, backend: BackendDep, caller: CallerDep) -> Ac
                 verdict=decision.verdict,
                 reviewer=decision.reviewer,
                 revision=decision.revision,
+                **({"adjudication": True} if decision.adjudication else {}),
             )
             audits.append(audit)
     if messages:

@@ -187,7 +187,8 @@ def build_batch_report(
         return report
     verdict = rate.decide(max_error_rate)
     items = count_items_to_review(delivery, max_error_rate) if verdict == "review" else None
-    advice = _advise(delivery, max_error_rate, items, dataset=dataset) if verdict == "review" else None
+    unsettled = outcomes.flagged.unsure + sum(found.unsure for found in controls)
+    advice = _advise(delivery, max_error_rate, items, unsettled, dataset=dataset) if verdict == "review" else None
     return report.model_copy(update={"verdict": verdict, "items_to_review": items, "advice": advice})
 
 
@@ -197,11 +198,15 @@ def _pair_with_drawn(counts: BatchCounts, outcomes: BatchOutcomes) -> list[tuple
     return [(share, controls.get(share, NO_OUTCOMES)) for share in sorted({*controls, *counts.drawn} - {OTHER_SHARES})]
 
 
-def _advise(delivery: Delivery, max_error_rate: float, items: int | None, *, dataset: str) -> str:
+def _advise(delivery: Delivery, max_error_rate: float, items: int | None, unsettled: int, *, dataset: str) -> str:
     if items is not None:
         return (
             f"review about {items:,} more of the {delivery.open:,} open items of the batch, in the order of the queue"
         )
+    if unsettled:  # which share is enough depends on their results
+        items_of_batch = f"{unsettled:,} item{'s' if unsettled > 1 else ''} of the batch"
+        also = f"; review the {delivery.open:,} open ones too" if delivery.open else ""
+        return f"first decide the {items_of_batch} without a result, where reviewers are unsure or differ{also}"
     review_first = f"review the {delivery.open:,} open items of the batch first; " if delivery.open else ""
     share = find_sufficient_share(delivery, max_error_rate)
     if share is None:

@@ -43,7 +43,7 @@ export function renderEmptyStage(
   }
   const isOutdated = overview !== null && overview.counts.open > 0; // its counts are from before the last decision
   if (!overview || sentences === null || isOutdated) return renderStage("Nothing to review");
-  if (overview.counts.decided) return renderEndOfQueue(dataset, overview, datasets);
+  if (overview.counts.decided || overview.counts.adjudication) return renderEndOfQueue(dataset, overview, datasets);
   if (sentences) {
     return renderStage(
       "Nothing to review",
@@ -100,24 +100,36 @@ function renderFirstSteps() {
   );
 }
 
-/** Every item is decided: what to do next. @param {string} dataset @param {Overview} overview @param {string[]} datasets */
+/** Nothing is open: what to do next. @param {string} dataset @param {Overview} overview @param {string[]} datasets */
 function renderEndOfQueue(dataset, { counts, verdicts }, datasets) {
   const name = dataset || (datasets.length === 1 ? datasets[0] : DATASET_PLACEHOLDER);
+  const disputes = counts.adjudication ?? 0;
   return renderStage(
-    "Every doubtful sentence is decided",
+    disputes ? `Reviewers differ about ${pluralize(disputes, "sentence")}` : "Every doubtful sentence is decided",
     h(
       "p",
       { class: "note" },
       `${pluralize(counts.decided, "sentence")} decided: ${pluralize(verdicts.error, "error")}, ${verdicts.ok} OK, ${verdicts.unsure} unsure. New ones appear here automatically, seconds after they are annotated.`,
     ),
     h("h3", {}, "What to do next"),
+    disputes
+      ? h(
+          "p",
+          {},
+          h(
+            "a",
+            { href: buildQueueHash({ dataset, state: "adjudication" }) },
+            `Settle ${pluralize(disputes, "sentence")}`,
+          ),
+        )
+      : null,
     verdicts.unsure
       ? h(
           "p",
           {},
           h(
             "a",
-            { href: buildQueueHash({ dataset, state: "decided", verdict: "unsure" }) },
+            { href: buildQueueHash({ dataset, state: disputes ? "all" : "decided", verdict: "unsure" }) },
             `Look again at ${verdicts.unsure === 1 ? "the unsure sentence" : `the ${pluralize(verdicts.unsure, "unsure sentence")}`}`,
           ),
         )

@@ -67,6 +67,9 @@ def test_two_reviewers_and_an_adjudicator(double: ApiHarness) -> None:
     unsure = decide(double, name, "cyd", "unsure", adjudication=True)
     assert (unsure.status_code, unsure.json()["field"]) == (422, "verdict")
     assert decide(double, name, "cyd", "error", adjudication=True).status_code == 202
+    first, *_, last = double.read_messages(TOPICS.audit)
+    assert "adjudication" not in first["details"]
+    assert last["details"]["adjudication"] is True
     assert double.client.get(path).json()["state"] == "decided"
     assert double.client.get("/v1/overview", params={"dataset": "news"}).json()["precision"] == 1.0
 

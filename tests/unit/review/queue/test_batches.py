@@ -92,6 +92,16 @@ def test_open_items_that_lead_to_a_verdict_are_advised() -> None:
     assert f"review about {report.items_to_review} more of the 94 open items" in str(report.advice)
 
 
+@pytest.mark.parametrize(("still_open", "end"), [(0, "differ"), (3, "differ; review the 3 open ones too")])
+def test_items_without_a_result_are_decided_before_another_share_is_named(still_open: int, end: str) -> None:
+    counts = BatchCounts(2, {"0.5": 18})
+    outcomes = BatchOutcomes(Outcomes(wrong=1, unsure=1), (("0.5", Outcomes(ok=6, open=still_open)),))
+    report = build_batch_report("med", "7", counts, outcomes, max_error_rate=0.05)
+    assert (report.verdict, report.items_to_review) == ("review", None)
+    assert str(report.advice).startswith("first decide the 1 item of the batch without a result")
+    assert str(report.advice).endswith(end)
+
+
 @pytest.mark.parametrize("share", ["0.0", "0.001"])
 def test_a_missing_or_small_control_sample_says_what_to_set(share: str) -> None:
     outcomes = BatchOutcomes(Outcomes(ok=18, wrong=2), ())
