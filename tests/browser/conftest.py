@@ -1,12 +1,18 @@
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.browser.harness import WAIT_TIMEOUT_S, BrowserHarness, ServiceProcess, find_chromium, run_service
+from tests.browser.harness import (
+    WAIT_TIMEOUT_S,
+    BrowserHarness,
+    ServiceProcess,
+    find_browser_arguments,
+    find_chromium,
+    run_service,
+)
 from tests.support.folder_scope import FolderScope
 
 if TYPE_CHECKING:
@@ -31,10 +37,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> ServiceProcess:
 @pytest.fixture(scope="session")
 def browser() -> Browser:
     expect.set_options(timeout=1000 * WAIT_TIMEOUT_S)
-    # Root can't use the browser's sandbox. The tests load only the console.
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     tool = scope.enter_context(sync_playwright())
-    return scope.enter_context(tool.chromium.launch(executable_path=find_chromium(), args=arguments))
+    return scope.enter_context(tool.chromium.launch(executable_path=find_chromium(), args=find_browser_arguments()))
 
 
 @pytest.fixture

@@ -41,6 +41,11 @@ def find_chromium() -> str:
     return path
 
 
+def find_browser_arguments() -> list[str]:
+    """Root can't use the browser's sandbox. The tests load only the console."""
+    return ["--no-sandbox"] if os.geteuid() == 0 else []
+
+
 def wait_for(poll: Callable[[], Any], event: str) -> Any:
     until = time.monotonic() + WAIT_TIMEOUT_S
     while time.monotonic() < until:

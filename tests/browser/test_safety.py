@@ -8,13 +8,21 @@ import httpx
 from playwright.sync_api import expect
 
 from service.api.routes.console import CONTENT_SECURITY_POLICY
-from tests.browser.harness import BrowserHarness, run_service, take_screenshot, wait_for
+from tests.browser.harness import (
+    BrowserHarness,
+    find_browser_arguments,
+    find_chromium,
+    run_service,
+    take_screenshot,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Browser
 
+FOREIGN_NAME = "rebound.example.com"
 HOSTILE = [
     "<img src=x onerror=\"document.title='hacked'\">",
     "<script>document.title='hacked'</script>",
@@ -163,3 +171,28 @@ def test_without_keys_the_console_asks_for_a_name(browser: Browser, tmp_path: Pa
         expect(page.locator("#reviewer")).to_have_text("Zoë <b>")
         assert page.evaluate("Object.keys(localStorage)") == ["labelwatch.reviewer"]
         harness.close()
+
+
+def test_without_keys_a_page_under_a_foreign_name_gets_nothing(browser: Browser, tmp_path: Path) -> None:
+    """DNS rebinding: the name of an attacker's page leads to the service, so that its requests are of the same origin."""
+    ask = "async ([path, options]) => (await fetch(path, options)).status"
+    write = {"method": "PUT", "headers": {"Content-Type": "application/json"}, "body": "{}"}
+    with run_service(tmp_path, sample=False, keyless=True) as service:
+        port = httpx.URL(service.address).port
+        arguments = [
+            *find_browser_arguments(),
+            f"--host-resolver-rules=MAP {FOREIGN_NAME} 127.0.0.1",
+            "--disable-features=LocalNetworkAccessChecks",  # which not every browser has
+        ]
+        rebound = browser.browser_type.launch(executable_path=find_chromium(), args=arguments)
+        try:
+            page = rebound.new_page()
+            page.route("**/trap", lambda route: route.fulfill(body="<p>", content_type="text/html"))  # the attacker's
+            page.goto(f"http://{FOREIGN_NAME}:{port}/trap")
+            assert page.evaluate(ask, ["/v1/datasets", {}]) == 403
+            assert page.evaluate(ask, ["/v1/datasets/x", write]) == 403
+            page.goto(f"http://localhost:{port}/trap")
+            assert page.evaluate(ask, ["/v1/datasets", {}]) == 200
+            assert page.evaluate(ask, ["/v1/datasets/x", write]) == 201
+        finally:
+            rebound.close()

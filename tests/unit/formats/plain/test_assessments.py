@@ -75,6 +75,18 @@ def test_csv_has_one_row_a_sentence() -> None:
     }
 
 
+def test_no_cell_of_the_csv_is_a_formula() -> None:
+    word = "=1+1"
+    flag = Flag(index=0, token=word, given="B-PER", suggested="B-LOC", p_given=0.01, p_suggested=0.9, threshold=0.8)
+    hostile = assessment(id="+id", tokens=(word, "a", "b", "c"), source="@source", flags=(flag,))
+    stream = io.StringIO(newline="")
+    build_assessment_writer(stream, "csv")(hostile.model_dump_json(), 1)
+    (row,) = csv.DictReader(io.StringIO(stream.getvalue(), newline=""))
+    assert [row[name] for name in ("id", "worst_token", "source", "text")] == [
+        "'+id", "'=1+1", "'@source", "'=1+1 a b c",
+    ]  # fmt: skip
+
+
 def test_a_sentence_without_any_score() -> None:
     nothing = assessment(
         words=(WordScore(unscored="x"),) * 4, flags=(), suspects=(), score=None, priority=None, source=None

@@ -20,14 +20,19 @@ TOKEN = "a-secret-token"
 
 
 @contextmanager
-def serve(status: int, body: bytes) -> Iterator[str]:
+def serve(status: int, body: bytes, *, length: int | None = None) -> Iterator[str]:
+    """A server with this answer. With a `length` above that of the body, the rest is never sent."""
+    finished = threading.Event()
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer = body.replace(b"TOKEN", (self.headers["Authorization"] or "").encode())
             self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
+            self.send_header("Content-Length", str(length or len(answer)))
             self.end_headers()
             self.wfile.write(answer)
+            if length is not None:
+                finished.wait()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class calls it
             """Quiet."""
@@ -38,6 +43,7 @@ def serve(status: int, body: bytes) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
+        finished.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -59,7 +65,7 @@ def test_an_answer_that_is_too_large_is_not_read_to_the_end(monkeypatch: pytest.
 
 def test_an_answer_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_RESPONSE_S", -1.0)
-    with serve(200, b"{}") as url, pytest.raises(StreamError, match="has not sent its answer"):
+    with serve(200, b"{", length=2) as url, pytest.raises(StreamError, match="has not sent its answer"):
         LabelStudioClient(url, TOKEN).get_project(1)
 
 
