@@ -45,11 +45,15 @@ export class Choices {
     return dataset !== "" && this.names !== null && !this.names.includes(dataset);
   }
 
-  /** @param {{ dataset: string, state: string }} filter an empty dataset is all */
+  /**
+   * Loads the choices of a filter. An answer that arrives after a load of another filter began is dropped.
+   * @param {{ dataset: string, state: string }} filter an empty dataset is all
+   */
   async load({ dataset, state }) {
     this.loadedAt = Date.now();
     this.loadedFor = `${state} ${dataset}`;
     const { datasets } = /** @type {{ datasets: Dataset[] }} */ (await this.api.get("v1/datasets"));
+    if (!this.isFor({ dataset, state })) return;
     this.datasets = datasets;
     this.names = datasets.map(({ name }) => name);
     this.waiting = listWaiting(datasets, dataset);
@@ -57,9 +61,11 @@ export class Choices {
       .filter(({ name }) => dataset === "" || name === dataset)
       .reduce((sum, { sentences }) => sum + sentences, 0);
     const known = this.isUnknown(dataset) ? "" : dataset;
-    [this.overview, this.facets] = await Promise.all([
+    const [overview, facets] = await Promise.all([
       this.api.get("v1/overview", { dataset: known }),
       this.api.get("v1/review/facets", { dataset: known, state }),
     ]);
+    if (!this.isFor({ dataset, state })) return;
+    [this.overview, this.facets] = [overview, facets];
   }
 }
