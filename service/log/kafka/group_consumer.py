@@ -211,18 +211,22 @@ class GroupConsumer:
 
     # -- absence ---------------------------------------------------------------------------------------------------
 
-    def leave(self, reason: str) -> None:
-        """Leaves the group, if there is another worker to take over. Raises StreamError if the group does not answer."""
+    def leave(self, reason: str) -> bool:
+        """Leaves the group. Returns False if there is no other worker to take over: then it stays.
+
+        Raises StreamError if the group does not answer.
+        """
         if self.absent or self._consumer is None:
-            return
+            return True
         if not self._has_other_members():
             self._warn(f"{reason}; no other worker can take over")
-            return
+            return False
         self._warn(f"{reason}: the partitions are left to other workers")
         self.absent = True
         self._close_and_revoke()
         if self._worker_id is not None:
             remove_group_member(self._settings, group=self._group, worker_id=self._worker_id)
+        return True
 
     def _has_other_members(self) -> bool:
         return len(list_group_identities(self._settings, group=self._group)) > 1

@@ -55,6 +55,7 @@ COMMITTED_TIMEOUT_MS = 300  # the offset only serves a log line
 PAUSED_END_INTERVAL_S = 5.0
 PAUSED_END_TIMEOUT_MS = 1_000
 MAX_ABSENCE_S = 60.0  # then the worker tries again: it may be the only one left
+LEAVE_INTERVAL_S = 2.0  # each attempt asks the group for its members, with a client of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,13 @@ class KafkaWorkerSession(KafkaLog):
             transactional_id=f"{id_prefix}{identity}",
             can_claim_id=self._consumer.can_claim_id,
             watchdog=self._watchdog,
-            must_give_way=lambda: self._probe.unreachable is not None,
+            must_give_way=lambda: self._probe.unreachable is not None and not self._is_alone,
         )
         fencer = DeadWorkerFencer(settings, group=group, id_prefix=id_prefix)
         self._restorer = StateRestorer(settings, topics, fence=fencer.fence, restore_grace_s=restore_grace_s)
         self._probe = ReachabilityProbe(lambda: KafkaCluster(settings))
-        self._left_at = 0.0
+        self._left_at = -MAX_ABSENCE_S  # or tried to
+        self._is_alone = False  # no other worker could take over
         self._epoch = 0  # increases when batches that were read before must not be committed any more
         self._assigned: set[int] = set()
         self._reported: set[int] = set()  # partitions that `poll_rebalance` has returned as assigned
@@ -135,14 +137,16 @@ class KafkaWorkerSession(KafkaLog):
     def _give_way(self) -> None:
         """Leaves the partitions to other workers while this one can't reach a broker that they can."""
         self._probe.start()
-        unreachable = self._probe.unreachable
+        unreachable, now = self._probe.unreachable, time.monotonic()
         try:
             if self._consumer.absent:
-                if unreachable is None or time.monotonic() - self._left_at >= MAX_ABSENCE_S:
+                if unreachable is None or now - self._left_at >= MAX_ABSENCE_S:
                     self._consumer.rejoin()
-            elif unreachable is not None and self._assigned:
-                self._consumer.leave(str(unreachable))
-                self._left_at = time.monotonic()
+            elif unreachable is None:
+                self._is_alone = False
+            elif self._assigned and now - self._left_at >= LEAVE_INTERVAL_S:
+                self._left_at = now  # also if it fails: then the group removes the worker after its session time-out
+                self._is_alone = not self._consumer.leave(str(unreachable))
         except StreamError as error:
             logger.warning("the group could not be left: %s", error)
 

@@ -184,6 +184,15 @@ class ReviewMachine(RuleBasedStateMachine):
         self.is_read = True
 
     @invariant()
+    def the_counts_are_those_of_the_items(self) -> None:
+        with self.harness.queue.file.read_transaction() as db:
+            counted = db.execute(
+                "SELECT dataset, reason, state, n FROM item_counts WHERE n <> 0 ORDER BY 1, 2, 3"
+            ).fetchall()
+            query = "SELECT dataset, reason, state, count(*) FROM items GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+            assert counted == db.execute(query).fetchall()
+
+    @invariant()
     def the_queue_follows_the_rules_in_memory(self) -> None:
         if self.is_read:
             self.compare_with_the_rules_in_memory()

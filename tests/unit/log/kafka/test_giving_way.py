@@ -1,0 +1,106 @@
+"""When a worker that can't reach a broker leaves its group, and when it stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.errors import StreamError
+from service.log.kafka import group_consumer, session
+from service.log.kafka.reachability import Unreachable
+from service.log.kafka.session import LEAVE_INTERVAL_S, MAX_ABSENCE_S, KafkaWorkerSession
+from service.log.topics import Topics
+from service.settings.kafka import KafkaSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Group:
+    """The group of a worker with the id `one`, and the clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.identities: set[str | None] = {"one", "two"}
+        self.questions = 0
+        self.answers_removals = True
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def list_identities(self, *_: object, **__: object) -> set[str | None]:
+        self.questions += 1
+        return self.identities
+
+    def remove(self, *_: object, **__: object) -> bool:
+        if not self.answers_removals:
+            raise StreamError("no answer")
+        return True
+
+
+class IdleConsumer:
+    def assignment(self) -> set[object]:
+        return set()
+
+    def close(self, **_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    group = Group()
+    monkeypatch.setattr(group_consumer, "list_group_identities", group.list_identities)
+    monkeypatch.setattr(group_consumer, "remove_group_member", group.remove)
+    monkeypatch.setattr(session, "time", group)
+    return group
+
+
+@pytest.fixture
+def worker(group: Group, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaWorkerSession]:
+    worker = KafkaWorkerSession(KafkaSettings.for_servers("a:1"), Topics("t."), group="g", worker_id="one")
+    monkeypatch.setattr(worker._probe, "start", lambda: None)
+    worker._probe.unreachable = Unreachable(3, "c:9092")
+    worker._consumer._consumer = IdleConsumer()
+    worker._assigned = {0}
+    yield worker
+    worker.close()
+
+
+def is_absent(worker: KafkaWorkerSession) -> bool:
+    return worker._consumer.absent
+
+
+def test_a_worker_that_left_stays_away_even_if_the_group_did_not_answer(
+    worker: KafkaWorkerSession, group: Group
+) -> None:
+    group.answers_removals = False
+    worker._give_way()
+    assert is_absent(worker)
+    group.now += MAX_ABSENCE_S / 2
+    worker._give_way()
+    assert is_absent(worker)
+    group.now += MAX_ABSENCE_S / 2
+    worker._give_way()
+    assert not is_absent(worker)
+
+
+def test_a_worker_joins_again_when_it_reaches_the_broker(worker: KafkaWorkerSession) -> None:
+    worker._give_way()
+    worker._probe.unreachable = None
+    worker._give_way()
+    assert not is_absent(worker)
+
+
+def test_the_only_worker_stays_and_goes_on_committing(worker: KafkaWorkerSession, group: Group) -> None:
+    group.identities = {"one"}
+    for _ in range(10):
+        worker._give_way()
+    assert not is_absent(worker)
+    assert group.questions == 1  # each takes a client of its own
+    assert not worker._producer._must_give_way()
+    group.identities = {"one", "two"}
+    group.now += LEAVE_INTERVAL_S
+    worker._give_way()
+    assert is_absent(worker)
+    assert worker._producer._must_give_way()
