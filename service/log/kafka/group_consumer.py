@@ -219,7 +219,6 @@ class GroupConsumer:
         if self.absent or self._consumer is None:
             return True
         if not self._has_other_members():
-            self._warn(f"{reason}; no other worker can take over")
             return False
         self._warn(f"{reason}: the partitions are left to other workers")
         self.absent = True

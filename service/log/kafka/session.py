@@ -90,13 +90,13 @@ class KafkaWorkerSession(KafkaLog):
             transactional_id=f"{id_prefix}{identity}",
             can_claim_id=self._consumer.can_claim_id,
             watchdog=self._watchdog,
-            must_give_way=lambda: self._probe.unreachable is not None and not self._is_alone,
+            must_give_way=lambda: self._probe.unreachable is not None and not self._alone_warning,
         )
         fencer = DeadWorkerFencer(settings, group=group, id_prefix=id_prefix)
         self._restorer = StateRestorer(settings, topics, fence=fencer.fence, restore_grace_s=restore_grace_s)
         self._probe = ReachabilityProbe(lambda: KafkaCluster(settings))
         self._left_at = -MAX_ABSENCE_S  # or tried to
-        self._is_alone = False  # no other worker could take over
+        self._alone_warning = ""  # while it should leave, and no other worker can take over
         self._epoch = 0  # increases when batches that were read before must not be committed any more
         self._assigned: set[int] = set()
         self._reported: set[int] = set()  # partitions that `poll_rebalance` has returned as assigned
@@ -113,7 +113,7 @@ class KafkaWorkerSession(KafkaLog):
     def warnings(self) -> tuple[str, ...]:
         # The producer retries only while a partition waits for it. Otherwise its last warning is out of date.
         producer_warning = self._producer.warning if self._restorer.pending_partitions else ""
-        warnings = (self._consumer.warning, producer_warning, *self._restorer.warnings)
+        warnings = (self._consumer.warning, self._alone_warning, producer_warning, *self._restorer.warnings)
         return tuple(warning for warning in warnings if warning)
 
     # -- partitions ------------------------------------------------------------------------------------------------
@@ -143,10 +143,14 @@ class KafkaWorkerSession(KafkaLog):
                 if unreachable is None or now - self._left_at >= MAX_ABSENCE_S:
                     self._consumer.rejoin()
             elif unreachable is None:
-                self._is_alone = False
+                self._alone_warning = ""
             elif self._assigned and now - self._left_at >= LEAVE_INTERVAL_S:
                 self._left_at = now  # also if it fails: then the group removes the worker after its session time-out
-                self._is_alone = not self._consumer.leave(str(unreachable))
+                left = self._consumer.leave(str(unreachable))
+                warning = "" if left else f"{unreachable}; no other worker can take over"
+                if warning and warning != self._alone_warning:
+                    logger.warning("%s", warning)
+                self._alone_warning = warning
         except StreamError as error:
             logger.warning("the group could not be left: %s", error)
 

@@ -99,6 +99,7 @@ def test_the_only_worker_stays_and_goes_on_committing(worker: KafkaWorkerSession
     assert not is_absent(worker)
     assert group.questions == 1  # each takes a client of its own
     assert not worker._producer._must_give_way()
+    assert "no other worker can take over" in worker.warnings[0]
     group.identities = {"one", "two"}
     group.now += LEAVE_INTERVAL_S
     worker._give_way()
