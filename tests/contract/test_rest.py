@@ -25,6 +25,8 @@ from service.access.key_text import generate_key, hash_key
 from service.api.ingest.body_schema import RECORD_EXAMPLE
 from service.api.ingest.query import FORMAT_NAMES
 from service.contracts import BelowPolicy, DatasetSettings
+from service.datasets.settings_records import parse_settings
+from service.errors import InvalidInput
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from tests.support.api_harness import ApiHarness, api_harness, wait_for
@@ -125,13 +127,21 @@ UNWRITTEN_RULES = [
     ("POST /inception/", r""),
     ("PUT /v1/datasets/{name}/label-set", r""),
     ("POST /v1/dead-letters/{id}/replay", r""),  # the sentence is checked as in the stream
-    ("(PUT|PATCH) /v1/datasets/{name}", r"twice|and the dataset is|no model|label_map|model|forget|flag_policy"),
+    ("(PUT|PATCH) /v1/datasets/{name}", r"twice|and the dataset is|`(label_map|model|forget|flag_policy)"),
+    ("(PUT|PATCH) /v1/datasets/{name}", r"the model can't judge|map them \(label_map\)"),
     ("POST /v1/decisions", r"`(decisions.\d+.)?(labels|wrong|withdrawn|verdict)[^`]*`|labels"),
 ]
 
 
 def is_unwritten_rule(label: str, detail: str) -> bool:
     return any(re.match(operation, label) and re.search(rule, detail) for operation, rule in UNWRITTEN_RULES)
+
+
+def test_an_unknown_setting_breaks_no_unwritten_rule() -> None:
+    """Its error lists all settings, whose names are part of rules."""
+    with pytest.raises(InvalidInput, match="there is no such setting") as error:
+        parse_settings({"name": "news", "colour": "red"})
+    assert not is_unwritten_rule("PUT /v1/datasets/{name}", str(error.value))
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
