@@ -189,20 +189,6 @@ def test_another_request_that_does_not_wait_for_its_turn_is_refused(scoring: Cli
     assert (status, headers["connection"], headers["retry-after"]) == (503, "close", "1"), body
 
 
-def test_an_answer_arrives_whole_whatever_the_client_sends_meanwhile(service: ServiceProcess, scoring: Client) -> None:
-    sentences = [{"tokens": ["word"] * 50, "labels": ["O"] * 50, "id": f"many-{number}"} for number in range(900)]
-    answered = read_counter(service, "labelwatch_http_requests_total", route="/v1/score", status="2xx") + 1
-    scoring.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
-    scoring.send(build_request("/v1/score", {"sentences": sentences}))
-    wait_until(
-        lambda: read_counter(service, "labelwatch_http_requests_total", route="/v1/score", status="2xx") == answered
-    )
-    scoring.send(build_request("/v1/datasets"))  # most of the answer waits in the service
-    status, _, body = scoring.receive()
-    assert (status, len(json.loads(body)["assessments"])) == (200, 900)
-    assert scoring.receive()[0] in (200, 503)
-
-
 def test_one_scrape_has_the_requests_of_all_processes(service: ServiceProcess, first: Client, scoring: Client) -> None:
     def count() -> tuple[float, ...]:
         return (
