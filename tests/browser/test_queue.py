@@ -175,13 +175,13 @@ def test_filters_are_in_the_address(harness: BrowserHarness) -> None:
 
 
 def test_counts_of_the_filters_are_those_of_the_chosen_state(harness: BrowserHarness) -> None:
-    order = harness.service.fill_queue("counted", 6)
-    harness.service.decide("counted", order[0], "ana", "ok")
-    wait_for(lambda: harness.service.get_item("counted", order[0])["state"] == "decided", "the decision")
-    page = harness.open_page("#/queue?dataset=counted")
+    order = harness.service.fill_queue("tallied", 6)
+    harness.service.decide("tallied", order[0], "ana", "ok")
+    wait_for(lambda: harness.service.get_item("tallied", order[0])["state"] == "decided", "the decision")
+    page = harness.open_page("#/queue?dataset=tallied")
     for state in ("open", "decided", "all"):
         page.get_by_label("State").select_option(state)
-        items = harness.service.list_items("counted", state=state)
+        items = harness.service.list_items("tallied", state=state)
         for side in ("given", "suggested"):
             by_type = Counter(
                 name for item in items for name in {re.sub("^[BI]-", "", flag[side]) for flag in item["doubtful"]}
