@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.attack.send import ATTACKS, HOST
 from tests.attack.watch import probe, read_memory
-from tests.bench.rest import find_free_port
 from tests.bench.rest_load import LoadClient, build_requests
+from tests.support.ports import find_free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Service:
     """`labelwatch up` as a process, with a port for probes."""
 
     def __init__(self, folder: Path) -> None:
-        self.port, self.probe_port = find_free_port(), find_free_port()
+        self.port, self.probe_port = find_free_ports(2)
         self._variables = {
             **{name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")},
             "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.bench.instant_model import build_instant_model
 from tests.bench.rest_load import build_requests, run_load, summarize_latencies
+from tests.support.ports import find_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,12 +53,6 @@ PLACES = {
 }  # by what the names of the figures say
 INSTANT_PLACES = {"": PLACES[""], "2_processes_": PLACES["2_processes_"]}
 WITH_MANY_CLIENTS = ("", "2_processes_")
-
-
-def find_free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @contextmanager

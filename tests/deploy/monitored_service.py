@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import yaml
+
+from tests.support.ports import find_free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,11 +31,6 @@ POLL_INTERVAL_S = 0.2
 SCRAPE_INTERVAL = "1s"
 BATCH_SIZE = 16
 ANNOTATORS = ("ann", "ben", "eve", None)
-
-
-def find_free_port() -> int:
-    with socket.create_server((HOST, 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def make_sample_stream() -> list[dict[str, Any]]:
@@ -145,7 +141,7 @@ def make_scrape_config(target: str) -> dict[str, Any]:
 
 @contextmanager
 def run_monitored_service(folder: Path) -> Iterator[MonitoredService]:
-    service, watcher = (f"{HOST}:{find_free_port()}" for _ in range(2))
+    service, watcher = (f"{HOST}:{port}" for port in find_free_ports(2))
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump(make_scrape_config(service)))
     up = [sys.executable, "-c", "from service.cli.main import main; main()", "up"]

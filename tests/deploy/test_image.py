@@ -16,7 +16,7 @@ import pytest
 from service import __version__
 from tests.deploy.image import DockerIgnore, Image, MissingFileError
 from tests.deploy.wheels import fetch_wheelhouse
-from tests.kafka.broker import find_free_ports
+from tests.support.ports import find_free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -91,7 +91,7 @@ def test_the_installed_command_works_from_elsewhere(image: Image) -> None:
 @pytest.mark.parametrize("command", ["as it is", "worker"])
 def test_a_container_gets_healthy_and_stops_on_request(image: Image, command: str) -> None:
     """The service and a worker alone, started and checked by the image's own commands."""
-    (port,) = find_free_ports(1)
+    port = find_free_port()
     environment = {
         **image.environment,
         **dict.fromkeys(("LABELWATCH_API_PORT", "LABELWATCH_WORKER_METRICS_PORT"), str(port)),

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Self
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from tests.support.ports import find_free_ports
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -100,14 +102,6 @@ def _download_jars(folder: Path) -> None:
                 f"Maven could not download Kafka's jars:\n{ran.stdout[-4000:]}{ran.stderr[-2000:]}"
             )
         jars.rename(folder)
-
-
-def find_free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def _make_cluster_id() -> str:

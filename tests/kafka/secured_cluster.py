@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 
-from tests.kafka.broker import HOST, Cluster, find_free_ports
+from tests.kafka.broker import HOST, Cluster
 from tests.support.docs_pages import DOCS
+from tests.support.ports import find_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +77,7 @@ def secured_cluster(folder: Path) -> Iterator[SecuredCluster]:
     """Starts the broker. On its plain listener every client is anonymous and may do anything: the tests use it as admin."""
     grants = parse_acl_table()
     users = tuple(sorted({name for grant in grants for name in grant.principals.split(",")}))
-    (port,) = find_free_ports(1)
+    port = find_free_port()
     cluster = Cluster(folder, settings=FAST_SESSION_SETTINGS)
     internal, controller = cluster._ports[1], cluster._controllers[1]
     logins = " ".join(f'user_{user}="of-{user}"' for user in users)

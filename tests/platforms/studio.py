@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.kafka.broker import find_free_ports
+from tests.support.ports import find_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ def run_label_studio(folder: Path) -> Iterator[LabelStudioServer]:
         raise pytest.UsageError(f"{COMMAND_VARIABLE} does not name the command: run `make test-platforms`")
     command = Path(named).absolute()
     shutil.copyfile(prepare_empty_database(command, folder), folder / DATABASE)
-    (port,) = find_free_ports(1)
+    port = find_free_port()
     url = f"http://127.0.0.1:{port}"
     log = folder / "label-studio.log"
     with log.open("wb") as output:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from tests.support.ports import find_free_port
+
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterator
 
 WAIT_TIMEOUT_S = 120.0  # only a hang takes as long
@@ -72,12 +74,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(POLL_INTERVAL_S)
-
-
-def find_free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @contextmanager

@@ -11,7 +11,8 @@ import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.bench.rest import find_free_port, run_service
+from tests.bench.rest import run_service
+from tests.support.ports import find_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

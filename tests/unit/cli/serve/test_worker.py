@@ -18,6 +18,7 @@ from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.failing_session import use_failing_session
+from tests.support.ports import find_free_port
 
 if TYPE_CHECKING:
     import subprocess
@@ -121,11 +122,6 @@ def test_leaving_a_group_needs_kafka(harness: CommandHarness) -> None:
 
 def get(port: int, path: str) -> httpx.Response:
     return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=60)
-
-
-def find_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def test_the_worker_serves_metrics_and_readiness(harness: CommandHarness) -> None:
