@@ -55,7 +55,7 @@ def open_log(settings: Settings) -> Log:
 def open_worker_session(settings: Settings, topics: Topics) -> WorkerSession:
     """Opens the log for the worker. The embedded log allows one worker per file."""
     if settings.kafka is not None:
-        from service.log.kafka.session import KafkaWorkerSession
+        from service.log.kafka.worker.session import KafkaWorkerSession
 
         return KafkaWorkerSession(settings.kafka, topics, group=settings.worker.group, worker_id=settings.worker.id)
     retention = Retention(
@@ -72,7 +72,7 @@ def open_worker_session(settings: Settings, topics: Topics) -> WorkerSession:
 def open_replay_session(settings: Settings, topics: Topics) -> WorkerSession:
     """Opens the log for a replay: with a consumer group of its own on Kafka, beside the live worker on the embedded log."""
     if settings.kafka is not None:
-        from service.log.kafka.session import KafkaWorkerSession
+        from service.log.kafka.worker.session import KafkaWorkerSession
 
         return KafkaWorkerSession(settings.kafka, topics, group=f"{settings.worker.group}.{topics.prefix}")
     with _translate_embedded_log_errors(settings):

@@ -19,7 +19,7 @@ from service.datasets.registry import DatasetRegistry
 from service.inference.classifier import Classifier
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from service.log.kafka.session import KafkaWorkerSession
+from service.log.kafka.worker.session import KafkaWorkerSession
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings

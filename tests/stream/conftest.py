@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient
 from service.log.kafka.admin import create_topics
 from service.log.kafka.clients import create_producer
 from service.log.kafka.log import KafkaLog
-from service.log.kafka.session import KafkaWorkerSession
+from service.log.kafka.worker.session import KafkaWorkerSession
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
 from tests.kafka.broker import Cluster

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from service.log.kafka.session import KafkaWorkerSession
+from service.log.kafka.worker.session import KafkaWorkerSession
 from service.log.protocol import Output, WorkerSession
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics

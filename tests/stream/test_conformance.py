@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.log.kafka.log import KafkaLog
-from service.log.kafka.session import KafkaWorkerSession
+from service.log.kafka.worker.session import KafkaWorkerSession
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteLog
 from service.log.sqlite.session import SqliteWorkerSession

@@ -11,7 +11,7 @@ import pytest
 
 from service.log.kafka.clients import create_producer, send
 from service.log.kafka.library_fixes.watchdog import Watchdog
-from service.log.kafka.session import KafkaWorkerSession, Lease
+from service.log.kafka.worker.session import KafkaWorkerSession, Lease
 from service.log.protocol import BatchResult, CommitRefused, FencedError, Output, RecordBatch, ReleasedRecords
 from service.log.topics import MAX_OUTPUT_BYTES
 from tests.stream.steps import (

@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from service.log.kafka.clients import create_producer, send
-from service.log.kafka.group_consumer import GroupConsumer
+from service.log.kafka.worker.group_consumer import GroupConsumer
 from service.log.protocol import Output
 from tests.stream.steps import wait_until
 

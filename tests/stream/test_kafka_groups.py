@@ -12,7 +12,7 @@ from service.log.kafka.admin import (
     find_member_id,
     remove_group_member,
 )
-from service.log.kafka.reachability import Unreachable
+from service.log.kafka.worker.reachability import Unreachable
 from tests.stream.runner import CountingWorker, has_partitions
 from tests.stream.steps import make_sentence_outputs, read_topic, wait_until
 
@@ -128,7 +128,7 @@ def test_a_worker_that_cannot_reach_a_broker_leaves_its_partitions_to_another_on
     open_session: OpenSession, kafka_topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_session, probe = open_session("cut"), FakeProbe()
-    monkeypatch.setattr(cut_session, "_probe", probe)
+    monkeypatch.setattr(cut_session._giving_way, "_probe", probe)
     cut, other = CountingWorker(cut_session, kafka_topics), CountingWorker(open_session("other"), kafka_topics)
     cut.start()
     wait_until(lambda: has_partitions(cut, {0, 1}), "the first worker has both partitions")

@@ -12,8 +12,8 @@ from kafka.errors import KafkaError
 from service.log.codec import to_position_key, to_position_value
 from service.log.kafka.admin import list_group_identities, list_open_transactions
 from service.log.kafka.clients import create_group_consumer, create_producer, send
-from service.log.kafka.dead_workers import DeadWorkerFencer
 from service.log.kafka.library_fixes.disposal import dispose
+from service.log.kafka.worker.dead_workers import DeadWorkerFencer
 from service.log.protocol import Output
 from tests.stream.steps import (
     list_values,
@@ -27,7 +27,7 @@ from tests.stream.steps import (
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from service.log.kafka.session import KafkaWorkerSession
+    from service.log.kafka.worker.session import KafkaWorkerSession
     from service.log.topics import Topics
     from service.settings.kafka import KafkaSettings
     from tests.stream.conftest import OpenSession
@@ -85,7 +85,7 @@ def test_records_that_retention_deleted_are_counted(
 def test_a_state_that_is_ahead_of_its_input_causes_a_warning(
     open_session: OpenSession, kafka_topics: Topics, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.log.kafka.state_restore.RETRY_INTERVAL_S", 0.0)
+    monkeypatch.setattr("service.log.kafka.worker.state_restore.RETRY_INTERVAL_S", 0.0)
     session = open_session()
     session.append([Output(kafka_topics.state, to_position_key(0), to_position_value(100), partition=0)])
     wait_for_assignment(session, 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from service.errors import StreamError
-from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError
+from service.log.kafka.worker.group_consumer import GroupConsumer, OffsetLostError
 
 if TYPE_CHECKING:
     from service.settings.kafka import KafkaSettings

@@ -139,7 +139,8 @@ class Worker:
     def step(self) -> int:
         """Processes and commits one batch; returns its number of records."""
         batch = self._poll()
-        # A poll waits for records. Settings that were written meanwhile, before a sentence, are in force for it.
+        # A poll waits for records. Settings that were written meanwhile apply to them if they are here already. Kafka
+        # delivers the topics independently: a sentence may overtake settings that were written shortly before it.
         if self._follow_settings() and batch.released:
             self._release_reader.close()  # the dataset may have to wait again: the next poll finds out
             batch = replace(batch, released={})

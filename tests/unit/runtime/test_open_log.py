@@ -7,7 +7,7 @@ import pytest
 
 from service.errors import SettingsError, StreamError
 from service.log.kafka.log import KafkaLog
-from service.log.kafka.session import KafkaWorkerSession
+from service.log.kafka.worker.session import KafkaWorkerSession
 from service.log.protocol import Output
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics

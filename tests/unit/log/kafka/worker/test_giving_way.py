@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.errors import StreamError
-from service.log.kafka import group_consumer, session
-from service.log.kafka.reachability import Unreachable
-from service.log.kafka.session import LEAVE_INTERVAL_S, MAX_ABSENCE_S, KafkaWorkerSession
+from service.log.kafka.worker import giving_way, group_consumer
+from service.log.kafka.worker.giving_way import LEAVE_INTERVAL_S, MAX_ABSENCE_S
+from service.log.kafka.worker.reachability import Unreachable
+from service.log.kafka.worker.session import KafkaWorkerSession
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
 
@@ -52,19 +53,23 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Group:
     group = Group()
     monkeypatch.setattr(group_consumer, "list_group_identities", group.list_identities)
     monkeypatch.setattr(group_consumer, "remove_group_member", group.remove)
-    monkeypatch.setattr(session, "time", group)
+    monkeypatch.setattr(giving_way, "time", group)
     return group
 
 
 @pytest.fixture
 def worker(group: Group, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaWorkerSession]:
     worker = KafkaWorkerSession(KafkaSettings.for_servers("a:1"), Topics("t."), group="g", worker_id="one")
-    monkeypatch.setattr(worker._probe, "start", lambda: None)
-    worker._probe.unreachable = Unreachable(3, "c:9092")
+    monkeypatch.setattr(worker._giving_way._probe, "start", lambda: None)
+    worker._giving_way._probe.unreachable = Unreachable(3, "c:9092")
     worker._consumer._consumer = IdleConsumer()
     worker._assigned = {0}
     yield worker
     worker.close()
+
+
+def step(worker: KafkaWorkerSession) -> None:
+    worker._giving_way.step(has_partitions=True)
 
 
 def is_absent(worker: KafkaWorkerSession) -> bool:
@@ -75,33 +80,60 @@ def test_a_worker_that_left_stays_away_even_if_the_group_did_not_answer(
     worker: KafkaWorkerSession, group: Group
 ) -> None:
     group.answers_removals = False
-    worker._give_way()
+    step(worker)
     assert is_absent(worker)
     group.now += MAX_ABSENCE_S / 2
-    worker._give_way()
+    step(worker)
     assert is_absent(worker)
     group.now += MAX_ABSENCE_S / 2
-    worker._give_way()
+    step(worker)
     assert not is_absent(worker)
 
 
 def test_a_worker_joins_again_when_it_reaches_the_broker(worker: KafkaWorkerSession) -> None:
-    worker._give_way()
-    worker._probe.unreachable = None
-    worker._give_way()
+    step(worker)
+    worker._giving_way._probe.unreachable = None
+    step(worker)
     assert not is_absent(worker)
 
 
 def test_the_only_worker_stays_and_goes_on_committing(worker: KafkaWorkerSession, group: Group) -> None:
     group.identities = {"one"}
     for _ in range(10):
-        worker._give_way()
+        step(worker)
     assert not is_absent(worker)
     assert group.questions == 1  # each takes a client of its own
     assert not worker._producer._must_give_way()
     assert "no other worker can take over" in worker.warnings[0]
     group.identities = {"one", "two"}
     group.now += LEAVE_INTERVAL_S
-    worker._give_way()
+    step(worker)
     assert is_absent(worker)
     assert worker._producer._must_give_way()
+
+
+def test_a_worker_stays_if_another_has_left_since_the_broker_fell_silent(
+    worker: KafkaWorkerSession, group: Group
+) -> None:
+    worker._giving_way._probe.unreachable = Unreachable(3, "c:9092", members=3)
+    step(worker)
+    assert not is_absent(worker)
+    assert "another worker has left before" in worker.warnings[0]
+    assert not worker._producer._must_give_way()
+    group.identities = {"one", "two", "three"}
+    group.now += LEAVE_INTERVAL_S
+    step(worker)
+    assert is_absent(worker)
+
+
+def test_a_worker_joins_again_at_once_if_all_have_left_together(
+    worker: KafkaWorkerSession, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove(*_: object, **__: object) -> bool:
+        group.identities = set()
+        return True
+
+    monkeypatch.setattr(group_consumer, "remove_group_member", remove)
+    step(worker)
+    assert not is_absent(worker)
+    assert "no other worker can take over" in worker.warnings[0]

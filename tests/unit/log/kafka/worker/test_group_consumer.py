@@ -11,8 +11,8 @@ from kafka.errors import CorruptRecordError, FencedInstanceIdError, OffsetOutOfR
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from service.errors import StreamError
-from service.log.kafka import group_consumer
-from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError, RebalanceEvent, RebalanceListener
+from service.log.kafka.worker import group_consumer
+from service.log.kafka.worker.group_consumer import GroupConsumer, OffsetLostError, RebalanceEvent, RebalanceListener
 from service.log.protocol import FencedError
 from service.settings.kafka import KafkaSettings
 

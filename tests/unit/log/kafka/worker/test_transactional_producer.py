@@ -6,7 +6,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from service.log.kafka.library_fixes.watchdog import Watchdog
-from service.log.kafka.transactional_producer import TransactionalProducer
+from service.log.kafka.worker.transactional_producer import TransactionalProducer
 from service.settings.kafka import KafkaSettings
 
 

@@ -57,6 +57,7 @@ RETRY_INTERVAL_S = 0.5
 JOIN_TIMEOUT_S = 5.0
 JOIN_POLL_TIMEOUT_S = 0.5
 CLOSE_TIMEOUT_MS = 5_000
+NO_OTHER_WORKER = "no other worker can take over"
 
 
 class OffsetLostError(Exception):
@@ -211,24 +212,32 @@ class GroupConsumer:
 
     # -- absence ---------------------------------------------------------------------------------------------------
 
-    def leave(self, reason: str) -> bool:
-        """Leaves the group. Returns False if there is no other worker to take over: then it stays.
+    def leave(self, reason: str, *, members_before: int = 0) -> str:
+        """Leaves the group. Returns why it stays instead; empty if it left.
 
+        `members_before`: how many workers were in the group when the reason appeared; 0 if that is not known. If one of them
+        has left since, perhaps for the same reason, this one stays: otherwise all would leave, one after another.
         Raises StreamError if the group does not answer.
         """
         if self.absent or self._consumer is None:
-            return True
-        if not self._has_other_members():
-            return False
+            return ""
+        members = self._count_members()
+        if members <= 1:
+            return NO_OTHER_WORKER
+        if members < members_before:
+            return "another worker has left before"
         self._warn(f"{reason}: the partitions are left to other workers")
         self.absent = True
         self._close_and_revoke()
         if self._worker_id is not None:
             remove_group_member(self._settings, group=self._group, worker_id=self._worker_id)
-        return True
+        if not self._count_members():  # the others have left at the same moment
+            self.rejoin()
+            return NO_OTHER_WORKER
+        return ""
 
-    def _has_other_members(self) -> bool:
-        return len(list_group_identities(self._settings, group=self._group)) > 1
+    def _count_members(self) -> int:
+        return len(list_group_identities(self._settings, group=self._group))
 
     def rejoin(self) -> None:
         """Joins again with the next poll."""

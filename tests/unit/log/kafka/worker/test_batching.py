@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.log.kafka.batching import take_fairly
+from service.log.kafka.worker.batching import take_fairly
 
 
 def make_polled(sizes: dict[int, list[int]]) -> Any:

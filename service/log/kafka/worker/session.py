@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING
 
 from kafka import OffsetAndMetadata, TopicPartition
 
-from service.errors import StreamError
 from service.log.codec import to_position_key, to_position_value
-from service.log.kafka.batching import take_fairly
 from service.log.kafka.clients import to_records
-from service.log.kafka.dead_workers import DeadWorkerFencer
 from service.log.kafka.follower import KafkaFollower, follow
-from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError
 from service.log.kafka.library_fixes.watchdog import Watchdog
 from service.log.kafka.log import KafkaLog
-from service.log.kafka.reachability import KafkaCluster, ReachabilityProbe
-from service.log.kafka.state_restore import RESTORE_GRACE_S, RestoredPartition, StateRestorer
-from service.log.kafka.transactional_producer import TransactionalProducer
+from service.log.kafka.worker.batching import take_fairly
+from service.log.kafka.worker.dead_workers import DeadWorkerFencer
+from service.log.kafka.worker.giving_way import GivingWay
+from service.log.kafka.worker.group_consumer import GroupConsumer, OffsetLostError
+from service.log.kafka.worker.state_restore import RESTORE_GRACE_S, RestoredPartition, StateRestorer
+from service.log.kafka.worker.transactional_producer import TransactionalProducer
 from service.log.protocol import (
     MAX_BATCH_BYTES,
     BatchResult,
@@ -54,8 +53,6 @@ RESTORE_POLL_TIMEOUT_S = 0.1  # while every partition is being restored
 COMMITTED_TIMEOUT_MS = 300  # the offset only serves a log line
 PAUSED_END_INTERVAL_S = 5.0
 PAUSED_END_TIMEOUT_MS = 1_000
-MAX_ABSENCE_S = 60.0  # then the worker tries again: it may be the only one left
-LEAVE_INTERVAL_S = 2.0  # each attempt asks the group for its members, with a client of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +82,16 @@ class KafkaWorkerSession(KafkaLog):
         self._watchdog = watchdog or Watchdog()
         identity, id_prefix = worker_id or uuid.uuid4().hex, f"{topics.prefix}{group}."
         self._consumer = GroupConsumer(settings, topics.sentences, group=group, worker_id=worker_id, identity=identity)
+        self._giving_way = GivingWay(settings, self._consumer, group=group)
         self._producer = TransactionalProducer(
             settings,
             transactional_id=f"{id_prefix}{identity}",
             can_claim_id=self._consumer.can_claim_id,
             watchdog=self._watchdog,
-            must_give_way=lambda: self._probe.unreachable is not None and not self._alone_warning,
+            must_give_way=lambda: self._giving_way.is_due,
         )
         fencer = DeadWorkerFencer(settings, group=group, id_prefix=id_prefix)
         self._restorer = StateRestorer(settings, topics, fence=fencer.fence, restore_grace_s=restore_grace_s)
-        self._probe = ReachabilityProbe(lambda: KafkaCluster(settings))
-        self._left_at = -MAX_ABSENCE_S  # or tried to
-        self._alone_warning = ""  # while it should leave, and no other worker can take over
         self._epoch = 0  # increases when batches that were read before must not be committed any more
         self._assigned: set[int] = set()
         self._reported: set[int] = set()  # partitions that `poll_rebalance` has returned as assigned
@@ -113,7 +108,7 @@ class KafkaWorkerSession(KafkaLog):
     def warnings(self) -> tuple[str, ...]:
         # The producer retries only while a partition waits for it. Otherwise its last warning is out of date.
         producer_warning = self._producer.warning if self._restorer.pending_partitions else ""
-        warnings = (self._consumer.warning, self._alone_warning, producer_warning, *self._restorer.warnings)
+        warnings = (self._consumer.warning, self._giving_way.warning, producer_warning, *self._restorer.warnings)
         return tuple(warning for warning in warnings if warning)
 
     # -- partitions ------------------------------------------------------------------------------------------------
@@ -125,7 +120,7 @@ class KafkaWorkerSession(KafkaLog):
         return joined and not self._consumer.rebalance_pending and not self._restorer.pending_partitions
 
     def poll_rebalance(self) -> Rebalance:
-        self._give_way()
+        self._giving_way.step(has_partitions=bool(self._assigned))
         revoked = self._apply_rebalance_events()
         assigned: list[PartitionAssignment] = []
         # The producer comes first: it aborts the worker's own open transaction, which the restore would wait for.
@@ -133,26 +128,6 @@ class KafkaWorkerSession(KafkaLog):
             timeout = 0.0 if self._next_offsets else RESTORE_POLL_TIMEOUT_S
             assigned = [self._resume_partition(restored) for restored in self._restorer.step(timeout)]
         return Rebalance(assigned, revoked)
-
-    def _give_way(self) -> None:
-        """Leaves the partitions to other workers while this one can't reach a broker that they can."""
-        self._probe.start()
-        unreachable, now = self._probe.unreachable, time.monotonic()
-        try:
-            if self._consumer.absent:
-                if unreachable is None or now - self._left_at >= MAX_ABSENCE_S:
-                    self._consumer.rejoin()
-            elif unreachable is None:
-                self._alone_warning = ""
-            elif self._assigned and now - self._left_at >= LEAVE_INTERVAL_S:
-                self._left_at = now  # also if it fails: then the group removes the worker after its session time-out
-                left = self._consumer.leave(str(unreachable))
-                warning = "" if left else f"{unreachable}; no other worker can take over"
-                if warning and warning != self._alone_warning:
-                    logger.warning("%s", warning)
-                self._alone_warning = warning
-        except StreamError as error:
-            logger.warning("the group could not be left: %s", error)
 
     def _apply_rebalance_events(self) -> list[int]:
         """Starts to restore assigned partitions. Returns the revoked ones that the caller knows as assigned."""
@@ -360,5 +335,5 @@ class KafkaWorkerSession(KafkaLog):
         self._consumer.close()
         self._restorer.close()
         self._watchdog.close()
-        self._probe.close()
+        self._giving_way.close()
         super().close()

@@ -45,6 +45,9 @@ class Cluster(Protocol):
     def is_heard(self, broker: int) -> bool | None:
         """Whether the cluster hears a broker at this moment; None if it can't be asked."""
 
+    def count_members(self) -> int:
+        """How many workers the group has; 0 if it can't be asked."""
+
     def close(self) -> None: ...
 
 
@@ -54,6 +57,7 @@ class Unreachable:
 
     broker: int
     address: str
+    members: int = 0  # of the group, when the broker fell silent; 0 if that is not known
 
     def __str__(self) -> str:
         return f"broker {self.broker} at {self.address} can't be reached from here, though it is up"
@@ -67,6 +71,7 @@ class ReachabilityProbe:
         self._clock = clock
         self._cluster: Cluster | None = None
         self._silent_since: dict[int, float] = {}
+        self._members = 0  # when the first of the silent brokers fell silent
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self.unreachable: Unreachable | None = None
@@ -89,10 +94,12 @@ class ReachabilityProbe:
                 self._cluster = self._open_cluster()
             answered, listed = self._cluster.list_answers()
             silent = {broker: address for broker, address in listed.items() if broker not in answered}
+            if silent and not self._silent_since:
+                self._members = self._cluster.count_members()
             self._silent_since = {broker: self._silent_since.get(broker, started_at) for broker in silent}
             self.unreachable = next(
                 (
-                    Unreachable(broker, silent[broker])
+                    Unreachable(broker, silent[broker], self._members)
                     for broker in silent
                     if self._must_give_way(self._cluster, broker)
                 ),
@@ -123,7 +130,8 @@ class ReachabilityProbe:
 class KafkaCluster:
     """A `Cluster` over an admin client, which keeps one connection to each broker."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaSettings, group: str) -> None:
+        self._group = group
         self._client: KafkaAdminClient = create_admin_client(settings, request_timeout_ms=PROBE_TIMEOUT_MS)
 
     def list_answers(self) -> tuple[set[int], dict[int, str]]:
@@ -159,6 +167,13 @@ class KafkaCluster:
         if broker not in heard_at or newest < 0:
             return None
         return newest - heard_at[broker] < MAX_SILENCE_MS
+
+    def count_members(self) -> int:
+        try:
+            return len(self._client.describe_groups([self._group])[self._group]["members"])
+        except CLIENT_ERRORS as error:
+            logger.debug("the group can't be described: %s", describe_error(error))
+            return 0
 
     def close(self) -> None:
         self._client.close()

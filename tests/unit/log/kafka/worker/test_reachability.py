@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.errors import StreamError
-from service.log.kafka.reachability import CONFIRMED_S, UNCONFIRMED_S, ReachabilityProbe, Unreachable
+from service.log.kafka.worker.reachability import CONFIRMED_S, UNCONFIRMED_S, ReachabilityProbe, Unreachable
 
 ADDRESSES = {1: "a:9092", 2: "b:9092", 3: "c:9092"}
 
@@ -18,6 +18,7 @@ class FakeCluster:
         self.answering = {1, 2, 3}
         self.listed = {1, 2, 3}
         self.heard: dict[int, bool | None] = dict.fromkeys(ADDRESSES, True)
+        self.members = 3
         self.opened = self.closed = 0
 
     def list_answers(self) -> tuple[set[int], dict[int, str]]:
@@ -27,6 +28,9 @@ class FakeCluster:
 
     def is_heard(self, broker: int) -> bool | None:
         return self.heard[broker]
+
+    def count_members(self) -> int:
+        return self.members
 
     def open(self) -> FakeCluster:
         self.opened += 1
@@ -58,8 +62,9 @@ def test_a_broker_that_the_cluster_hears_and_the_worker_does_not_is_unreachable(
     assert _step_at(probe, cluster, 0) is None
     cluster.answering = {1, 3}
     assert _step_at(probe, cluster, 10) is None
+    cluster.members = 2  # those at the beginning of the silence count
     assert _step_at(probe, cluster, 10 + CONFIRMED_S - 0.1) is None
-    assert _step_at(probe, cluster, 10 + CONFIRMED_S) == Unreachable(2, "b:9092")
+    assert _step_at(probe, cluster, 10 + CONFIRMED_S) == Unreachable(2, "b:9092", members=3)
     cluster.answering = {1, 2, 3}
     assert _step_at(probe, cluster, 20) is None
     cluster.answering = {1, 3}
@@ -82,7 +87,7 @@ def test_without_an_answer_from_the_quorum_the_worker_waits_longer(
     cluster.heard[2] = None
     assert _step_at(probe, cluster, 0) is None
     assert _step_at(probe, cluster, UNCONFIRMED_S - 0.1) is None
-    assert _step_at(probe, cluster, UNCONFIRMED_S) == Unreachable(2, "b:9092")
+    assert _step_at(probe, cluster, UNCONFIRMED_S) == Unreachable(2, "b:9092", members=3)
 
 
 def test_a_worker_that_reaches_no_broker_does_not_give_way_and_asks_again(
@@ -94,4 +99,4 @@ def test_a_worker_that_reaches_no_broker_does_not_give_way_and_asks_again(
     assert (cluster.opened, cluster.closed) == (2, 2)
     cluster.answering = {1, 3}
     assert _step_at(probe, cluster, 101) is None
-    assert _step_at(probe, cluster, 101 + CONFIRMED_S) == Unreachable(2, "b:9092")
+    assert _step_at(probe, cluster, 101 + CONFIRMED_S) == Unreachable(2, "b:9092", members=3)
