@@ -135,9 +135,17 @@ attack: $(DEV) ## measure 64 normal clients beside costly requests, such as ATTA
 	.venv-peers/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/peers.txt
 	@touch $@
 
+# MLServer needs an older FastAPI than labelwatch, so it has an environment of its own. transformers and cleanlab come from
+# that of the peers, after its own packages.
+.venv-mlserver/.ready: .venv-peers/.ready $(LOCKS)/mlserver.txt
+	$(PYTHON) -m venv .venv-mlserver
+	.venv-mlserver/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/mlserver.txt
+	.venv-peers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(.venv-mlserver/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/peers.pth
+	@touch $@
+
 .PHONY: bench-peers
-bench-peers: .venv-peers/.ready ## compare with transformers + cleanlab, alone and behind FastAPI, in an environment of several GB
-	.venv-peers/bin/python -m tests.bench peers services
+bench-peers: .venv-peers/.ready .venv-mlserver/.ready ## compare with transformers + cleanlab, alone, behind FastAPI and in MLServer, in environments of several GB
+	LABELWATCH_BENCH_MLSERVER=$(CURDIR)/.venv-mlserver/bin/mlserver .venv-peers/bin/python -m tests.bench peers services
 	.venv-peers/bin/python -m tests.bench.page
 
 .venv-train/.ready: $(LOCKS)/train.txt
@@ -192,8 +200,8 @@ advisories: $(DEV) ## look for known vulnerabilities of the pinned packages; exi
 
 .PHONY: lock
 lock: ## pin the dependencies anew (needs uv)
-	@set -e; for group in serving dev train peers platforms docs build; do \
-	  case $$group in serving) what=pyproject.toml ;; build|docs|platforms) what="--group $$group" ;; *) what="pyproject.toml --group $$group" ;; esac; \
+	@set -e; for group in serving dev train peers mlserver platforms docs build; do \
+	  case $$group in serving) what=pyproject.toml ;; build|docs|mlserver|platforms) what="--group $$group" ;; *) what="pyproject.toml --group $$group" ;; esac; \
 	  uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-strip-extras --no-emit-index-url --no-emit-find-links --no-header --no-annotate $$what -o $(LOCKS)/$$group.txt; done
 

@@ -1,6 +1,6 @@
 """labelwatch's REST API beside services that a team would write without it, asked by the same clients in turn.
 
-All have the weights of the default model and one model thread, and may use both cores. MLServer joins in where
+All have the weights of the default model and one model thread, and may use both cores. MLServer takes part if
 LABELWATCH_BENCH_MLSERVER names its command.
 """
 
