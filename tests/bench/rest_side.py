@@ -1,6 +1,6 @@
 """The graph alone on the core it is given, measured each time a line comes in: the other side of the REST figures.
 
-python -m tests.bench.rest_side 1    →    "ready", then a line of JSON for each line
+python -m tests.bench.rest_side 1 300    →    "ready", then a line of JSON for each line: 300 sentences one at a time
 """
 
 from __future__ import annotations
@@ -13,20 +13,28 @@ import time
 from service.inference.classifier import Classifier
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from tests.bench.pipeline import make_raw_run, make_sorted_batches, measure_seconds, open_session, read_sample
+from tests.bench.pipeline import (
+    COPIES,
+    make_raw_run,
+    make_sorted_batches,
+    measure_seconds,
+    open_session,
+    read_sample,
+)
 
 BATCH_SIZES = (8, 16)
 
 
-def main(core: int) -> None:
+def main(core: int, n_single: int) -> None:
     os.sched_setaffinity(0, {core})
     folder = ModelFolder.load(find_default_model())
     classifier = Classifier(folder, threads=1, self_test=False)
-    sentences = read_sample()
+    sample = read_sample()
+    sentences = sample[: len(sample) // COPIES]
     session = open_session(folder, 1)
     many = {size: make_raw_run(session, make_sorted_batches(classifier, sentences, size)) for size in BATCH_SIZES}
     # One at a time, in the order in which the client sends them.
-    single = [make_raw_run(session, make_sorted_batches(classifier, [sentence], 1)) for sentence in sentences]
+    single = [make_raw_run(session, make_sorted_batches(classifier, [sentence], 1)) for sentence in sample[:n_single]]
     for warm_up in (*many.values(), *single):
         warm_up()
     print("ready", flush=True)
@@ -46,4 +54,4 @@ def main(core: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))
