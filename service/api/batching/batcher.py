@@ -7,8 +7,7 @@ busy share its next run. The window is divided into batches of similar length; t
 and is answered, then the window is filled again. Jobs fill it in turn, so a long list does not delay single sentences. A
 long sentence runs in parts, in turns with others.
 
-A short sentence that finds the model idle runs in the event loop, which it blocks for a few milliseconds: the way to the
-thread and back would add 0.1 ms to the 1.8 ms of a sentence of nine words (default model, one core).
+Short sentences that find the model idle run in the event loop: see `service.api.batching.inline`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from service.api.batching.inline import InlineRuns
 from service.api.batching.jobs import Job, call_in_loops
 from service.api.batching.results import BatchedInference, Timing
 from service.api.batching.throughput import ThroughputEstimate
@@ -39,11 +39,6 @@ MAX_LONG_SHARE = 0.5  # of the queue's words
 QUEUE_WORDS_PER_SENTENCE = 50  # bounds the queue's memory when sentences are long
 IDLE_POLL_INTERVAL_S = 0.5  # how often the idle thread checks whether to stop
 STUCK_TIMEOUT_S = 60.0
-# Limits of a sentence that runs in the event loop:
-MAX_INLINE_WORDS = 40
-MAX_INLINE_CHARACTERS = 800
-MAX_INLINE_SUBWORDS = 80
-MAX_INLINE_SECONDS = 0.05  # expected, from the model's last runs
 
 
 class MicroBatcher:
@@ -73,9 +68,9 @@ class MicroBatcher:
         self._space_waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._window = BatchWindow(batch_tokens=batch_tokens, max_batch=max_batch)
         self._closed_reason = "the model's thread has not started"
-        self._arriving_calls = 0  # calls of `infer` that are not in the queue yet
         self._busy_since: float | None = None
         self._throughput = ThroughputEstimate()
+        self._inline = InlineRuns(self._throughput, is_idle=self._is_idle)
 
     # -- in the event loop -----------------------------------------------------------------------------------------
 
@@ -95,56 +90,20 @@ class MicroBatcher:
         if not sentences:
             return BatchedInference((), Timing())
         job = Job(sentences, sum(map(len, sentences)), classifier or self._classifier, pooling)
-        self._arriving_calls += 1
-        try:
-            inferred = await self._infer_inline(job)
-            if inferred is not None:
-                return inferred
-            while not self._try_enqueue(job, wait=wait):
-                await self._wait_for_space(job)
-        finally:
-            self._arriving_calls -= 1
+        inferred = await self._inline.infer(job)
+        if inferred is not None:
+            return inferred
+        while not self._try_enqueue(job, wait=wait):
+            await self._wait_for_space(job)
         try:
             return await job.future
         except asyncio.CancelledError:
             self._withdraw(job)
             raise
 
-    async def _infer_inline(self, job: Job) -> BatchedInference | None:
-        """The answer to a short sentence that has the model to itself; None: the job belongs in the queue."""
-        if not (self._is_idle() and self._is_short(job)):
-            return None
-        await asyncio.sleep(0)  # lets requests that arrived at the same time run first
-        if not self._is_idle():
-            return None
-        started = self._busy_since = time.monotonic()
-        try:
-            encoded = job.classifier.encode(job.sentences)
-            job.tokenize_seconds = time.monotonic() - started
-            if encoded[0].n_subwords > MAX_INLINE_SUBWORDS:
-                return None
-            answers = job.classifier.run(encoded, pooling=job.pooling)
-        except Exception:  # noqa: BLE001 - the model's thread runs into it again, and handles it
-            return None
-        finally:
-            self._busy_since = None
-        seconds = time.monotonic() - started
-        with self._condition:
-            self._throughput.add(job.words, seconds)
-        return BatchedInference(answers, Timing(0.0, job.tokenize_seconds, seconds - job.tokenize_seconds))
-
     def _is_idle(self) -> bool:
-        """Whether the calling request is the only one that needs the model."""
-        return self._arriving_calls == 1 and not (self._waiting_sentences or self._closed_reason or self._max_delay)
-
-    def _is_short(self, job: Job) -> bool:
-        """Whether it may block the event loop: a single word may be as long as a body, and the model may be slow."""
-        if len(job.sentences) != 1 or job.words > MAX_INLINE_WORDS:
-            return False
-        characters = sum(map(len, job.sentences[0]))
-        return (
-            characters <= MAX_INLINE_CHARACTERS and self._throughput.estimate_seconds(job.words) <= MAX_INLINE_SECONDS
-        )
+        """Whether no sentence waits for the model's thread, and the model may be used."""
+        return not (self._waiting_sentences or self._closed_reason or self._max_delay)
 
     def _try_enqueue(self, job: Job, *, wait: bool) -> bool:
         with self._condition:
@@ -204,7 +163,7 @@ class MicroBatcher:
     @property
     def unavailable_reason(self) -> str:
         """Why the model can't be used now; empty if it can."""
-        busy_since = self._busy_since  # one read: another thread may clear it
+        busy_since = self._busy_since or self._inline.busy_since  # one read: another thread may clear it
         stuck = 0.0 if busy_since is None else time.monotonic() - busy_since
         if stuck > STUCK_TIMEOUT_S:
             return f"the model has worked on one batch for {stuck:.0f} s"
@@ -258,8 +217,7 @@ class MicroBatcher:
             job.tokenize_seconds += tokenized - started
         for job in {item.job for item in window.running}:
             job.inference_seconds += finished - tokenized
-        with self._condition:
-            self._throughput.add(window.words_run, finished - started)
+        self._throughput.add(window.words_run, finished - started)
         self._finish_sentences(done)
         window.clear_running()
 

@@ -37,6 +37,9 @@ class Job:
         self.enqueued_at = time.monotonic()
         self.tokenize_seconds = self.inference_seconds = 0.0
 
+    def shares_model_with(self, other: Job) -> bool:
+        return self.classifier is other.classifier and self.pooling == other.pooling
+
     def finish(self) -> None:
         """Must be called in the thread of the job's event loop."""
         if not self.future.done():

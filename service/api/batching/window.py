@@ -170,12 +170,12 @@ class BatchWindow:
 
     def _choose_batch(self) -> list[JobSentence]:
         """The sentences of one model and one pooling that run together with the oldest one."""
-        classifier, pooling = self._items[0].job.classifier, self._items[0].job.pooling
-        compatible = [item for item in self._items if item.job.classifier is classifier and item.job.pooling == pooling]
+        oldest = self._items[0].job
+        compatible = [item for item in self._items if item.job.shares_model_with(oldest)]
         batches = plan_batches(
             [item.length for item in compatible],
             batch_tokens=self._batch_tokens,
-            max_batch=get_max_batch(classifier, self._max_batch),
+            max_batch=get_max_batch(oldest.classifier, self._max_batch),
         )
         chosen = [compatible[index] for index in next(batch for batch in batches if 0 in batch)]
         running = set(chosen)

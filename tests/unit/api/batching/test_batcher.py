@@ -42,14 +42,14 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 def _through_the_queue() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "service.api.batching.batcher.MAX_INLINE_WORDS", 0
+            "service.api.batching.inline.MAX_INLINE_WORDS", 0
         )  # a model that waits at a gate would stop the loop
         yield
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.batching.batcher.MAX_INLINE_WORDS", 3)
+    monkeypatch.setattr("service.api.batching.inline.MAX_INLINE_WORDS", 3)
 
 
 class Gated:
@@ -565,7 +565,6 @@ def test_a_short_sentence_alone_runs_inline(classifier: Classifier) -> None:
         inferred = answered(batcher.infer([["Paris", "of"]]))
     assert model.threads == [threading.current_thread()]
     assert np.array_equal(probs(inferred.answers[0]), probs(classifier.infer([["Paris", "of"]])[0]))
-    assert inferred.timing.queue == 0
     assert inferred.timing.inference > 0
     assert batcher.waiting == 0
 
@@ -621,6 +620,60 @@ def test_sentences_that_arrive_together_share_a_run(classifier: Classifier) -> N
     assert threading.current_thread() not in model.threads
     assert sum(len(sizes) for sizes, _ in model.runs) == 6
     assert len(model.runs) < 6
+
+
+@pytest.mark.usefixtures("at_once")
+def test_with_a_fast_model_sentences_that_arrive_together_share_a_run_inline(classifier: Classifier) -> None:
+    model, sentences = Gated(classifier, opened=True), [["the"], ["Paris", "of"], ["of"], ["Paris"]]
+
+    async def ask() -> Any:
+        return await asyncio.gather(
+            *(batcher.infer([sentence]) for sentence in sentences),
+            batcher.infer([["the"]], pooling="first"),
+        )
+
+    with running(model) as batcher:
+        batcher._throughput.add(1_000_000, 1.0)
+        inferred = answered(ask())
+    assert set(model.threads) == {threading.current_thread()}
+    assert model.runs == [([1, 2, 1, 1], None), ([1], "first")]
+    for each, sentence in zip(inferred, [*sentences, ["the"]], strict=True):
+        assert np.array_equal(probs(each.answers[0]), probs(classifier.infer([sentence])[0]))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_of_sentences_that_share_a_run_inline_one_with_many_subwords_runs_in_the_thread(classifier: Classifier) -> None:
+    model, sentences = Gated(classifier, opened=True), [["the"], ["-" * 90], ["of"]]
+
+    async def ask() -> Any:
+        return await asyncio.gather(*(batcher.infer([sentence]) for sentence in sentences))
+
+    with running(model) as batcher:
+        batcher._throughput.add(1_000_000, 1.0)
+        inferred = answered(ask())
+    assert [sizes for sizes, _ in model.runs] == [[1, 1], [1]]
+    assert [thread is threading.current_thread() for thread in model.threads] == [True, False]
+    for each, sentence in zip(inferred, sentences, strict=True):
+        assert np.array_equal(probs(each.answers[0]), probs(classifier.infer([sentence])[0]))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_fast_model_lets_the_loop_go_on_between_runs(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.batching.inline.MAX_SHARED_SECONDS", 2e-6)
+    model = Gated(classifier, opened=True)
+
+    async def ask() -> Any:
+        calls = [asyncio.create_task(batcher.infer([["the"]])) for _ in range(7)]
+        await asyncio.sleep(0)
+        calls[3].cancel()
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    with running(model) as batcher:
+        batcher._throughput.add(1_000_000, 1.0)
+        batcher._throughput.add = lambda words, seconds: None  # type: ignore[method-assign]  # as fast as it was
+        inferred = answered(ask())
+    assert [sizes for sizes, _ in model.runs] == [[1, 1], [1, 1], [1, 1]]
+    assert [number for number, each in enumerate(inferred) if isinstance(each, asyncio.CancelledError)] == [3]
 
 
 @pytest.mark.usefixtures("at_once")

@@ -361,7 +361,7 @@ class Held:
 @pytest.fixture
 def through_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that waits to be let would stop the event loop, were it run there."""
-    monkeypatch.setattr("service.api.batching.batcher.MAX_INLINE_WORDS", 0)
+    monkeypatch.setattr("service.api.batching.inline.MAX_INLINE_WORDS", 0)
 
 
 @pytest.mark.usefixtures("through_the_queue")
