@@ -17,17 +17,20 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+from service.review.projection.summaries import Group, list_shown_values
 from service.statistics.sampling import DrawPurpose, draw_uniform
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
+    from service.review.projection.summaries import Summaries
+
 MAX_LOGIT_SHIFT: Final = 0.25  # usually past the next item of the queue, and still about as bad
 MAX_COUNT_DENOMINATOR: Final = 1_000  # a score that is a fraction of at most so many words may be a count or a share
 
 SELECT_CONTROLS = (
-    "SELECT no, dataset, id, draw, priority, score, rank, shown_priority, shown_score FROM items"
+    "SELECT no, state, dataset, id, draw, priority, score, rank, shown_priority, shown_score FROM items"
     " WHERE dataset = ? AND reason = 'control'"
 )
 SELECT_NEXT_FLAGGED = "SELECT rank, priority, score FROM items WHERE dataset = ? AND reason = 'flagged' AND draw >= ? ORDER BY draw LIMIT 1"
@@ -49,28 +52,29 @@ def shift_score_down(value: float | None, by: float) -> float | None:
     return value if is_count else shift_down(value, by)
 
 
-def position_all_controls(db: sqlite3.Connection, dataset: str) -> None:
+def position_all_controls(db: sqlite3.Connection, dataset: str, summaries: Summaries) -> None:
     """Includes decided ones: a decision moves no item."""
-    _position_controls(db, db.execute(SELECT_CONTROLS, (dataset,)).fetchall())
+    _position_controls(db, db.execute(SELECT_CONTROLS, (dataset,)).fetchall(), summaries)
 
 
-def position_control(db: sqlite3.Connection, dataset: str, sentence_id: str) -> None:
+def position_control(db: sqlite3.Connection, dataset: str, sentence_id: str, summaries: Summaries) -> None:
     """Positions one control sentence as soon as it arrives, so that its own numbers are never shown."""
-    _position_controls(db, db.execute(f"{SELECT_CONTROLS} AND id = ?", (dataset, sentence_id)).fetchall())
+    rows = db.execute(f"{SELECT_CONTROLS} AND id = ?", (dataset, sentence_id)).fetchall()
+    _position_controls(db, rows, summaries)
 
 
 def is_blind(db: sqlite3.Connection, dataset: str, share: float) -> bool:
     """Whether the dataset has a control sample, or undecided items of an earlier one."""
     query = (
-        "SELECT 1 FROM item_counts WHERE dataset = ? AND reason = 'control' AND state IN ('open', 'adjudication') AND n > 0"
-        " LIMIT 1"
+        "SELECT 1 FROM summaries WHERE dimension = 'item' AND dataset = ? AND value = '' AND reason = 'control'"
+        " AND state IN ('open', 'adjudication') AND n > 0 LIMIT 1"
     )
     return share > 0 or db.execute(query, (dataset,)).fetchone() is not None
 
 
-def _position_controls(db: sqlite3.Connection, controls: Iterable[Sequence[Any]]) -> None:
+def _position_controls(db: sqlite3.Connection, controls: Iterable[Sequence[Any]], summaries: Summaries) -> None:
     changes = []
-    for no, dataset, sentence_id, draw, priority, score, rank, shown_priority, shown_score in controls:
+    for no, state, dataset, sentence_id, draw, priority, score, rank, shown_priority, shown_score in controls:
         neighbour = (
             db.execute(SELECT_NEXT_FLAGGED, (dataset, draw)).fetchone()
             or db.execute(SELECT_NEXT_FLAGGED, (dataset, 0.0)).fetchone()
@@ -82,4 +86,7 @@ def _position_controls(db: sqlite3.Connection, controls: Iterable[Sequence[Any]]
             shown = (shift_down(neighbour[0], by), shift_down(neighbour[1], by), shift_score_down(neighbour[2], by))
         if shown != (rank, shown_priority, shown_score):
             changes.append((*shown, 1.0 if shown[1] is None else shown[1], no))
+            group = Group(dataset, "control", state)
+            summaries.add(group, list_shown_values(score=shown_score, priority=shown_priority), -1)
+            summaries.add(group, list_shown_values(score=shown[2], priority=shown[1]))
     db.executemany("UPDATE items SET rank = ?, shown_priority = ?, shown_score = ?, tie = ? WHERE no = ?", changes)

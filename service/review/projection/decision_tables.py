@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from service.contracts import Decision
+from service.review.projection.summaries import Group
 from service.review.projection.tables import to_timestamp
 from service.review.settlement import MAX_REVIEWERS_PER_ITEM
 
@@ -18,22 +19,23 @@ if TYPE_CHECKING:
     from service.contracts import Claim
     from service.log.protocol import Record
     from service.review.messages import ErasedDecision
+    from service.review.projection.summaries import Summaries
     from service.review.review_state import SentenceKey
 
 MAX_DECIDED_REVISIONS: Final = 20
 MAX_COUNTED_REVIEWERS: Final = 1_000
 
 
-def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> None:
+def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes, summaries: Summaries) -> None:
+    verdict = "withdrawn" if decision.withdrawn else decision.verdict
+    key = (decision.dataset, decision.id, decision.reviewer, decision.adjudication)
+    _count_decision(db, key, verdict, summaries)
     db.execute(
         "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            decision.dataset,
-            decision.id,
-            decision.reviewer,
-            decision.adjudication,
+            *key,
             decision.revision,
-            "withdrawn" if decision.withdrawn else decision.verdict,
+            verdict,
             to_timestamp(decision.decided_at),
             value,
             decision.blind_answer is not None and not decision.adjudication,
@@ -41,9 +43,22 @@ def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> No
     )
 
 
-def drop_decision(db: sqlite3.Connection, erased: ErasedDecision) -> None:
+def drop_decision(db: sqlite3.Connection, erased: ErasedDecision, summaries: Summaries) -> None:
+    _count_decision(db, (erased.dataset, erased.id, erased.reviewer, erased.adjudication), None, summaries)
     query = "DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ? AND adjudication = ?"
     db.execute(query, tuple(erased))
+
+
+def _count_decision(
+    db: sqlite3.Connection, key: tuple[str, str, str, bool], verdict: str | None, summaries: Summaries
+) -> None:
+    """Counts the decision in place of the one that it replaces. Withdrawn ones are not counted. `verdict` None: it is gone."""
+    query = "SELECT verdict FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ? AND adjudication = ?"
+    before = db.execute(query, key).fetchone()
+    dataset, _, reviewer, _ = key
+    for counted, n in ((None if before is None else before[0], -1), (verdict, 1)):
+        if counted is not None and counted != "withdrawn":
+            summaries.add(Group(dataset, "", counted), [("reviewer", reviewer)], n)
 
 
 def read_decisions_in_force(db: sqlite3.Connection, key: SentenceKey, revision: int) -> list[Decision]:

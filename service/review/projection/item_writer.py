@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from service.contracts import PlatformTask
 from service.log.codec import encode_headers
 from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
 from service.review.projection.facets import FacetNumbers, build_facets, encode_task_facet
+from service.review.projection.summaries import Group, ItemSummary, read_item_summary
 from service.review.projection.tables import OPEN_SETTLEMENT, to_timestamp, to_utc_day
 from service.review.ranker import WordKind, find_word_kinds
 from service.review.review_state import derive_item_state, is_task_deletion, supersedes
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 
     from service.contracts import Assessment
     from service.log.protocol import Record
+    from service.review.items import ItemState
+    from service.review.projection.summaries import Summaries
     from service.review.ranker import Ranker
 
 
 class ItemWriter:
     """Puts and drops items. Before others read the tables `bodies`, `texts` and `facets`, call `flush`."""
 
-    def __init__(self) -> None:
+    def __init__(self, summaries: Summaries) -> None:
+        self._summaries = summaries
         self._facet_numbers = FacetNumbers()
         self._bodies: list[tuple[object, ...]] = []
         self._texts: list[tuple[int, str]] = []
@@ -43,12 +47,16 @@ class ItemWriter:
 
     def put(self, db: sqlite3.Connection, assessment: Assessment, record: Record, ranker: Ranker) -> bool:
         """Whether the assessment is the item now: an older revision that arrives late is not."""
-        facets = [self._facet_numbers.find(db, facet) for facet in _list_facets(assessment)]
-        number = _insert_item(db, assessment, ranker)
+        names = _list_facets(assessment)
+        facets = [self._facet_numbers.find(db, facet) for facet in names]
+        row = _build_row(assessment, ranker)
+        number = _insert_item(db, row)
         if number is None and self._drop_superseded(db, assessment):
-            number = _insert_item(db, assessment, ranker)
+            number = _insert_item(db, row)
         if number is None:
             return False
+        summary = ItemSummary(row.day, row.annotator, row.shown_score, row.shown_priority, row.inclusion, facets=names)
+        self._summaries.add(Group(row.dataset, row.reason, row.state), summary.list_values(row.reason))
         headers = encode_headers(record.headers)
         self._bodies.append(
             (number, record.value, record.key, headers, record.partition, record.offset, json.dumps(facets))
@@ -74,6 +82,8 @@ class ItemWriter:
     def _drop_number(self, db: sqlite3.Connection, number: int) -> None:
         """The body has the item's facets: an index of facets by item would double the rows that each new item writes."""
         self.flush(db)
+        group, summary = read_item_summary(db, number)
+        self._summaries.add(group, summary.list_values(group.reason), -1)
         (facets,) = db.execute("SELECT facets FROM bodies WHERE item = ?", (number,)).fetchone()
         rows = [(facet, number) for facet in json.loads(facets)]
         db.executemany("DELETE FROM facets WHERE facet = ? AND item = ?", rows)
@@ -106,39 +116,68 @@ def _list_facets(assessment: Assessment) -> set[str]:
     return facets if task is None else facets | {encode_task_facet(task)}
 
 
-def _insert_item(db: sqlite3.Connection, assessment: Assessment, ranker: Ranker) -> int | None:
-    """The number of the new row; None if there is an item of the sentence."""
+class ItemRow(NamedTuple):
+    """The columns of a new item. `shown_priority` and `shown_score` are its own until a control sentence has a position."""
+
+    dataset: str
+    id: str
+    revision: int
+    reason: str
+    state: ItemState | str
+    rank: float
+    tie: float
+    priority: float | None
+    score: float | None
+    draw: float
+    shown_priority: float | None
+    shown_score: float | None
+    inclusion: float | None
+    annotator: str | None
+    day: str | None
+    scored_at: float
+    lowest_scores: str
+    batch: str | None
+    task: str | None
+
+
+INSERT_ITEM: Final = (
+    f"INSERT INTO items ({', '.join(ItemRow._fields)}) VALUES ({', '.join('?' * len(ItemRow._fields))})"  # noqa: S608 - constants
+    " ON CONFLICT DO NOTHING"
+)
+
+
+def _build_row(assessment: Assessment, ranker: Ranker) -> ItemRow:
     key = (assessment.dataset, str(assessment.id))
     task = PlatformTask.from_sentence(assessment)
     lowest_scores = compute_lowest_by_kind(assessment) if assessment.reason == "flagged" else []
     priority, score = _discard_non_finite(assessment.priority), _discard_non_finite(assessment.score)
-    cursor = db.execute(
-        "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
-        " shown_score, inclusion, annotator, day, scored_at, lowest_scores, batch, task)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (
-            *key,
-            assessment.revision,
-            assessment.reason,
-            TASK_DELETION_STATE
-            if is_task_deletion(assessment)
-            else derive_item_state(assessment.reason, OPEN_SETTLEMENT, deleted_with_task=False),
-            ranker.rank(priority, lowest_scores),
-            1.0 if priority is None else priority,
-            priority,
-            score,
-            draw_uniform(*key, DrawPurpose.RING_POSITION),
-            priority,
-            score,
-            assessment.inclusion_probability,
-            assessment.annotator,
-            to_utc_day(assessment.scored_at),
-            to_timestamp(assessment.scored_at),
-            json.dumps([[*kind, lowest] for kind, lowest in lowest_scores]),
-            None if assessment.update else assessment.batch,
-            None if task is None else task.deletion_id,
-        ),
+    return ItemRow(
+        *key,
+        revision=assessment.revision,
+        reason=assessment.reason,
+        state=TASK_DELETION_STATE
+        if is_task_deletion(assessment)
+        else derive_item_state(assessment.reason, OPEN_SETTLEMENT, deleted_with_task=False),
+        rank=ranker.rank(priority, lowest_scores),
+        tie=1.0 if priority is None else priority,
+        priority=priority,
+        score=score,
+        draw=draw_uniform(*key, DrawPurpose.RING_POSITION),
+        shown_priority=priority,
+        shown_score=score,
+        inclusion=assessment.inclusion_probability,
+        annotator=assessment.annotator,
+        day=to_utc_day(assessment.scored_at),
+        scored_at=to_timestamp(assessment.scored_at),
+        lowest_scores=json.dumps([[*kind, lowest] for kind, lowest in lowest_scores]),
+        batch=None if assessment.update else assessment.batch,
+        task=None if task is None else task.deletion_id,
     )
+
+
+def _insert_item(db: sqlite3.Connection, row: ItemRow) -> int | None:
+    """The number of the new row; None if there is an item of the sentence."""
+    cursor = db.execute(INSERT_ITEM, row)
     return cursor.lastrowid if cursor.rowcount else None
 
 

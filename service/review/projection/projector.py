@@ -27,6 +27,7 @@ from service.review.projection.item_writer import ItemWriter
 from service.review.projection.outcomes import update_outcomes
 from service.review.projection.ranker_examples import RankerExamples
 from service.review.projection.revision_republisher import RevisionRepublisher
+from service.review.projection.summaries import Summaries
 from service.review.projection.tables import (
     find_items_of_task,
     put_ranker,
@@ -75,7 +76,8 @@ class ReviewProjector:
         self._datasets_to_fit: set[str] = set()
         self._datasets_to_position: set[str] = set()
         self._datasets_with_controls: set[str] = set()  # now or earlier
-        self._items = ItemWriter()
+        self._summaries = Summaries()
+        self._items = ItemWriter(self._summaries)
         self._decisions_changed = False  # in this transaction
         self._republisher = RevisionRepublisher(log, topics.review, file)
         self._positioned_at = 0.0
@@ -160,6 +162,7 @@ class ReviewProjector:
                 self._datasets_to_position,
                 self._datasets_with_controls,
                 self._items,
+                self._summaries,
                 self._republisher,
             ):
                 collection.clear()
@@ -169,6 +172,7 @@ class ReviewProjector:
     def _apply_records(self, records: Iterable[Record], apply: Callable[[sqlite3.Connection, Record], None]) -> None:
         """Applies all records or none. A follower delivers a record once, so an error here stops the projector."""
         self._items.clear()  # of a transaction that was rolled back
+        self._summaries.clear()
         with self._file.write_transaction() as db:
             for record in records:
                 try:
@@ -182,10 +186,11 @@ class ReviewProjector:
                     self._skip_record(record, "can't be put into the review queue")
             self._items.flush(db)
             for key in sorted(self._changed_keys):
-                examples = update_outcomes(db, key)
+                examples = update_outcomes(db, key, self._summaries)
                 self._decisions_changed |= examples is not None
                 self._update_examples(key, examples or {})
             self._changed_keys.clear()
+            self._summaries.flush(db)
         self._report_changed_decisions()
 
     def _report_changed_decisions(self) -> None:
@@ -228,7 +233,7 @@ class ReviewProjector:
             self._republisher.discard(key)
             if message.reason == "control":
                 self._datasets_with_controls.add(message.dataset)
-                position_control(db, *key)
+                position_control(db, *key, self._summaries)
             self._mark_changed(db, key)
         else:
             self._items.flush(db)
@@ -251,9 +256,9 @@ class ReviewProjector:
             put_claim(db, message, record)
             return
         if isinstance(message, Decision):
-            put_decision(db, message, record.value or b"")
+            put_decision(db, message, record.value or b"", self._summaries)
         else:
-            drop_decision(db, message)
+            drop_decision(db, message, self._summaries)
         self._changed_keys.add((message.dataset, message.id))
 
     def _update_examples(self, key: SentenceKey, examples: dict[str, RankerExample]) -> None:
@@ -268,13 +273,15 @@ class ReviewProjector:
         due = force or time.monotonic() - self._positioned_at >= POSITION_CONTROLS_INTERVAL_S
         if not self._datasets_to_fit and not (self._datasets_to_position and due):
             return
+        self._summaries.clear()  # of a transaction that was rolled back
         with self._file.write_transaction() as db:
             self._refit_rankers(db)
             if due:
                 for dataset in sorted(self._datasets_to_position):
-                    position_all_controls(db, dataset)
+                    position_all_controls(db, dataset, self._summaries)
                 self._datasets_to_position.clear()
                 self._positioned_at = time.monotonic()
+            self._summaries.flush(db)
         self._report_changed_decisions()
 
     def _refit_rankers(self, db: sqlite3.Connection) -> None:

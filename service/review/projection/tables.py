@@ -30,19 +30,10 @@ CREATE TABLE items (
     complete INTEGER NOT NULL DEFAULT 0, UNIQUE (dataset, id)
 );
 CREATE INDEX items_on_the_ring ON items (dataset, reason, draw);
-CREATE TABLE item_counts (
-    dataset TEXT NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (dataset, reason, state)
+CREATE TABLE summaries (
+    dimension TEXT NOT NULL, dataset TEXT NOT NULL, value TEXT NOT NULL, reason TEXT NOT NULL, state TEXT NOT NULL,
+    n INTEGER NOT NULL, PRIMARY KEY (dimension, dataset, value, reason, state)
 ) WITHOUT ROWID;
-CREATE TRIGGER count_new_item AFTER INSERT ON items BEGIN
-    INSERT INTO item_counts VALUES (new.dataset, new.reason, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1;
-END;
-CREATE TRIGGER count_dropped_item AFTER DELETE ON items BEGIN
-    UPDATE item_counts SET n = n - 1 WHERE dataset = old.dataset AND reason = old.reason AND state = old.state;
-END;
-CREATE TRIGGER count_changed_item AFTER UPDATE OF state ON items WHEN new.state <> old.state BEGIN
-    UPDATE item_counts SET n = n - 1 WHERE dataset = old.dataset AND reason = old.reason AND state = old.state;
-    INSERT INTO item_counts VALUES (new.dataset, new.reason, new.state, 1) ON CONFLICT DO UPDATE SET n = n + 1;
-END;
 CREATE TABLE bodies (
     item INTEGER PRIMARY KEY, value BLOB NOT NULL, key BLOB, headers TEXT NOT NULL, partition INTEGER NOT NULL,
     offset INTEGER NOT NULL, facets TEXT NOT NULL
@@ -69,7 +60,8 @@ CREATE TABLE claims (
 CREATE INDEX claims_in_order ON claims (dataset, id, partition, offset, until);
 CREATE TABLE outcomes (
     dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL,
-    inclusion REAL, annotator TEXT, day TEXT, batch TEXT, PRIMARY KEY (dataset, id, revision)
+    inclusion REAL, annotator TEXT, day TEXT, batch TEXT,
+    item_reason TEXT, item_state TEXT, item_inclusion REAL, PRIMARY KEY (dataset, id, revision)
 ) WITHOUT ROWID;
 CREATE INDEX outcomes_of_batch ON outcomes (dataset, batch) WHERE batch IS NOT NULL;
 CREATE TABLE answers (
@@ -81,6 +73,9 @@ CREATE TABLE pairs (
     method TEXT NOT NULL, wrong INTEGER NOT NULL
 );
 CREATE INDEX pairs_of_item ON pairs (dataset, id);
+CREATE TABLE hidden_decisions (
+    dataset TEXT NOT NULL, id TEXT NOT NULL, verdict TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (dataset, id, verdict)
+) WITHOUT ROWID;
 CREATE TABLE settings (
     dataset TEXT PRIMARY KEY, version INTEGER NOT NULL, ranker TEXT NOT NULL, epoch INTEGER NOT NULL, share REAL NOT NULL,
     overlap INTEGER NOT NULL
@@ -94,10 +89,11 @@ ORDER_INDEXES = {
     "items_in_order": "items (state, rank, tie, dataset, id)",
     "items_of_dataset": "items (dataset, state, rank, tie, id)",
     "items_decided": "items (dataset, draw, rank) WHERE state = 'decided'",
+    "items_by_time": "items (dataset, day, scored_at)",
 }
 TABLES = (
     "items",
-    "item_counts",
+    "summaries",
     "bodies",
     "facet_names",
     "facets",
@@ -107,6 +103,7 @@ TABLES = (
     "outcomes",
     "answers",
     "pairs",
+    "hidden_decisions",
     "settings",
     "rankers",
 )

@@ -1,4 +1,4 @@
-"""Counts of the queue by annotator, reviewer and model, and the conditions that all counts share."""
+"""Counts of the queue by annotator, reviewer and model."""
 
 from __future__ import annotations
 
@@ -6,24 +6,17 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.contracts import Message
+from service.review.queue.summary_counts import is_error, is_reviewed, sum_by_name, sum_by_value
 from service.statistics.annotators.sums import OTHER_ANNOTATORS
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from service.review.queue.summary_counts import SummaryCount
 
 MAX_ANNOTATORS = 200
 MAX_REVIEWERS = 200
-INCLUDES_CONTROLS_NOTE = "flagged items and open control sentences"
-
-# `? IS NULL` selects all datasets. Open control sentences are counted with the flagged items, by the numbers they show: if a
-# label pair, an annotator or a range of scores had fewer items here than in the queue, the others would be known to be
-# control sentences. An item that was deleted with its task is not counted, like one that was deleted by itself.
-FROM_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
-FROM_FACETS = (
-    "FROM facet_names AS f CROSS JOIN facets ON facets.facet = f.no CROSS JOIN items ON items.no = facets.item"
-)
-WHERE_REVIEWED = "(state IN ('open', 'adjudication') OR (state = 'decided' AND reason = 'flagged'))"
 
 
 class Annotator(Message):
@@ -45,21 +38,19 @@ class JudgingModel(Message):
 
 def count_by_annotator(db: sqlite3.Connection, dataset: str | None) -> tuple[Annotator, ...]:
     """Counts of flagged items and open control sentences."""
-    counts: dict[str | None, dict[str, int]] = {}
-    for name, items in db.execute(
-        f"SELECT annotator, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} GROUP BY annotator",
-        (dataset, dataset),
-    ):
-        counts[name] = {"items": items}
-    for name, decided, errors in db.execute(
-        "SELECT annotator, count(*), sum(verdict = 'error') FROM outcomes"
-        " WHERE (? IS NULL OR dataset = ?) AND reason <> 'control' GROUP BY annotator",
-        (dataset, dataset),
-    ):
-        counts.setdefault(name, {}).update(decided=decided, errors=errors)
-    annotators = [Annotator(annotator=name, **n) for name, n in counts.items()]
+    items = sum_by_name(db, "annotator", dataset, select=is_reviewed)
+    decided = sum_by_name(db, "outcome_annotator", dataset, select=_is_flagged)
+    errors = sum_by_name(db, "outcome_annotator", dataset, select=lambda count: _is_flagged(count) and is_error(count))
+    annotators = [
+        Annotator(annotator=name, items=items.get(name, 0), decided=decided.get(name, 0), errors=errors.get(name, 0))
+        for name in {**items, **decided}
+    ]
     annotators.sort(key=lambda annotator: (-annotator.items, -annotator.decided, annotator.annotator or ""))
     return tuple(annotators[:MAX_ANNOTATORS])
+
+
+def _is_flagged(count: SummaryCount) -> bool:
+    return count.reason != "control"
 
 
 class AnnotatorCounts(NamedTuple):
@@ -76,44 +67,36 @@ def count_annotators(db: sqlite3.Connection, dataset: str, first: Sequence[str] 
     They are the names in `first`, then those with the most items. All others together are OTHER_ANNOTATORS.
     """
     names = list(dict.fromkeys(first))[:MAX_ANNOTATORS]
-    most = db.execute(
-        f"SELECT annotator, count(*) AS n {FROM_ITEMS} AND annotator IS NOT NULL GROUP BY annotator"
-        " ORDER BY n DESC, annotator LIMIT ?",
-        (dataset, dataset, 2 * MAX_ANNOTATORS),
-    )
-    names += [name for (name, _) in most if name not in names][: MAX_ANNOTATORS - len(names)]
-    listed = json.dumps(names)
-    # The name, or that of the others.
-    label = "CASE WHEN annotator IN (SELECT value FROM json_each(?)) THEN annotator ELSE ? END AS label"
-    counts = {
-        name: AnnotatorCounts(items)
-        for name, items in db.execute(
-            f"SELECT {label}, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} AND annotator IS NOT NULL GROUP BY label",
-            (listed, OTHER_ANNOTATORS, dataset, dataset),
-        )
+    held = sum_by_value(db, "annotator", dataset)
+    most = sorted(held, key=lambda name: (-held[name], name))[: 2 * MAX_ANNOTATORS]
+    names += [name for name in most if name not in names][: MAX_ANNOTATORS - len(names)]
+    listed = set(names)
+    items = _join_others(sum_by_value(db, "annotator", dataset, select=is_reviewed), listed)
+    decided = _join_others(sum_by_value(db, "outcome_annotator", dataset), listed)
+    errors = _join_others(sum_by_value(db, "outcome_annotator", dataset, select=is_error), listed)
+    return {
+        name: AnnotatorCounts(items.get(name, 0), decided.get(name, 0), errors.get(name, 0))
+        for name in {**items, **decided}
     }
-    for name, decided, errors in db.execute(
-        f"SELECT {label}, count(*), sum(verdict = 'error') FROM outcomes"  # noqa: S608 - a constant
-        " WHERE dataset = ? AND annotator IS NOT NULL GROUP BY label",
-        (listed, OTHER_ANNOTATORS, dataset),
-    ):
-        counts[name] = AnnotatorCounts(counts.get(name, AnnotatorCounts()).items, decided, errors)
-    return counts
+
+
+def _join_others(counts: Mapping[str, int], listed: Collection[str]) -> dict[str, int]:
+    joined: dict[str, int] = {}
+    for name, n in counts.items():
+        label = name if name in listed else OTHER_ANNOTATORS
+        joined[label] = joined.get(label, 0) + n
+    return joined
 
 
 def count_by_reviewer(db: sqlite3.Connection, dataset: str | None) -> tuple[Reviewer, ...]:
-    rows = db.execute(
-        "SELECT reviewer, count(*) AS n FROM decisions WHERE verdict <> 'withdrawn' AND (? IS NULL OR dataset = ?)"
-        " GROUP BY reviewer ORDER BY n DESC, reviewer LIMIT ?",
-        (dataset, dataset, MAX_REVIEWERS),
-    )
-    return tuple(Reviewer(reviewer=reviewer, decisions=decisions) for reviewer, decisions in rows)
+    decisions = sum_by_value(db, "reviewer", dataset)
+    ordered = sorted(decisions.items(), key=lambda entry: (-entry[1], entry[0]))
+    return tuple(Reviewer(reviewer=name, decisions=n) for name, n in ordered[:MAX_REVIEWERS])
 
 
-def count_by_model(db: sqlite3.Connection, dataset: str | None) -> tuple[JudgingModel, ...]:
-    rows = db.execute(
-        f"SELECT f.name, count(*) AS n {FROM_FACETS} WHERE f.name >= '[\"model\"' AND f.name < '[\"model$'"
-        f" AND {WHERE_REVIEWED} AND (? IS NULL OR dataset = ?) GROUP BY f.name ORDER BY n DESC, f.name",
-        (dataset, dataset),
+def count_by_model(facets: Mapping[str, int]) -> tuple[JudgingModel, ...]:
+    """From the items in review by facet."""
+    ordered = sorted(facets.items(), key=lambda entry: (-entry[1], entry[0]))
+    return tuple(
+        JudgingModel(model=json.loads(facet)[1], items=n) for facet, n in ordered if facet.startswith('["model"')
     )
-    return tuple(JudgingModel(model=json.loads(facet)[1], items=items) for facet, items in rows)

@@ -10,14 +10,13 @@ from pydantic import Field
 
 from service.contracts import Message
 from service.review.items import TASK_DELETION_STATE
-from service.review.queue.breakdowns import FROM_FACETS
+from service.review.projection.summaries import FACETS
+from service.review.queue.summary_counts import sum_by_value
 
 if TYPE_CHECKING:
     import sqlite3
 
     from service.review.items import ItemState
-
-FACETS = ("given", "kind", "model", "suggested", "types")
 
 
 class FacetCount(Message):
@@ -38,13 +37,13 @@ def count_facets(db: sqlite3.Connection, dataset: str | None, state: ItemState |
     """Counts items as the list of this state has them, so that open control sentences can't be told from others."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
     types: dict[str, set[str]] = {"given": set(), "suggested": set()}
-    ranges = " OR ".join(f"(f.name >= '[\"{name}\"' AND f.name < '[\"{name}$')" for name in FACETS)
-    in_state = "state <> ?" if state == "all" else "state = ?"
-    rows = db.execute(
-        f"SELECT f.name, count(*) {FROM_FACETS} WHERE ({ranges}) AND {in_state} AND (? IS NULL OR dataset = ?) GROUP BY f.name",
-        (TASK_DELETION_STATE if state == "all" else state, dataset, dataset),
+    found = sum_by_value(
+        db,
+        "facet",
+        dataset,
+        select=lambda count: count.state == state if state != "all" else count.state != TASK_DELETION_STATE,
     )
-    for facet, items in rows:
+    for facet, items in found.items():
         name, *parts = json.loads(facet)
         if name == "types":
             for side, value in zip(("given", "suggested"), parts, strict=True):

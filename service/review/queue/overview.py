@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from bisect import bisect_right
+from collections import Counter
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,12 +15,9 @@ from pydantic import Field
 from service.contracts import Assessment, Message
 from service.review.items import ITEM_STATES, TASK_DELETION_STATE
 from service.review.likelihood import LikelihoodBands, read_bands
+from service.review.projection.summaries import ALL_DATASETS, SCORE_BIN_EDGES, SCORE_STEP
 from service.review.projection.tables import read_ranker_offsets, read_ranker_pair_offsets
 from service.review.queue.breakdowns import (
-    FROM_FACETS,
-    FROM_ITEMS,
-    INCLUDES_CONTROLS_NOTE,
-    WHERE_REVIEWED,
     Annotator,
     JudgingModel,
     Reviewer,
@@ -27,36 +27,19 @@ from service.review.queue.breakdowns import (
 )
 from service.review.queue.priority_bins import PriorityBin, bin_priorities
 from service.review.queue.recall import RecallEstimate, estimate_recall
+from service.review.queue.summary_counts import (
+    INCLUDES_CONTROLS_NOTE,
+    is_error,
+    is_reviewed,
+    read_counts,
+    sum_by_value,
+)
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 SCORE_BINS = 20
-# Scores between 0 and 1 are dense near both ends: bins of equal width would put nearly all of them into one or two.
-SCORE_BIN_EDGES = (
-    0,
-    1e-4,
-    3e-4,
-    1e-3,
-    3e-3,
-    0.01,
-    0.03,
-    0.1,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-    0.6,
-    0.7,
-    0.8,
-    0.9,
-    0.97,
-    0.99,
-    0.997,
-    0.999,
-    1,
-)
 MAX_THRESHOLD_DAYS = 60
 
 
@@ -158,18 +141,21 @@ class PairPrecision(Message):
 
 def count_items_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
-    query = "SELECT dataset, state, sum(n) FROM item_counts WHERE state <> ? AND n > 0 GROUP BY dataset, state"
-    for dataset, state, n in db.execute(query, (TASK_DELETION_STATE,)):
+    query = (
+        "SELECT dataset, state, sum(n) FROM summaries WHERE dimension = 'item' AND dataset <> ? AND state <> ? AND n > 0"
+        " GROUP BY dataset, state"
+    )
+    for dataset, state, n in db.execute(query, (ALL_DATASETS, TASK_DELETION_STATE)):
         counts.setdefault(dataset, dict.fromkeys(ITEM_STATES, 0))[state] = n
     return counts
 
 
 def count_items(db: sqlite3.Connection, datasets: Collection[str] | None) -> dict[str, int]:
     counts: dict[str, int] = dict.fromkeys(ITEM_STATES, 0)
-    for name, by_state in count_items_by_dataset(db).items():
-        if datasets is None or name in datasets:
-            for state, n in by_state.items():
-                counts[state] += n
+    for name in (None,) if datasets is None else datasets:
+        for count in read_counts(db, "item", name):
+            if count.state != TASK_DELETION_STATE:
+                counts[count.state] += count.n
     return counts
 
 
@@ -177,37 +163,48 @@ def count_verdicts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int
     """Decisions that are not withdrawn, without those about items that lack others: they are hidden until the item has them all."""
     counts: dict[str, dict[str, int]] = {}
     rows = db.execute(
-        "SELECT dataset, verdict, count(*) FROM decisions AS d WHERE verdict <> 'withdrawn' AND NOT EXISTS (SELECT 1"
-        " FROM items AS i WHERE i.dataset = d.dataset AND i.id = d.id AND i.revision = d.revision AND NOT i.complete)"
-        " GROUP BY dataset, verdict"
+        "SELECT dataset, state, sum(CASE dimension WHEN 'hidden' THEN -n ELSE n END) AS visible FROM summaries"
+        " WHERE dimension IN ('reviewer', 'hidden') AND dataset <> ? GROUP BY dataset, state HAVING visible > 0",
+        (ALL_DATASETS,),
     )
     for dataset, verdict, n in rows:
         counts.setdefault(dataset, {"error": 0, "ok": 0, "unsure": 0})[verdict] = n
     return counts
 
 
+def _count_verdicts(db: sqlite3.Connection, dataset: str | None) -> dict[str, int]:
+    """The same of one dataset, or of all together."""
+    verdicts = {"error": 0, "ok": 0, "unsure": 0}
+    for dimension, sign in (("reviewer", 1), ("hidden", -1)):
+        for count in read_counts(db, dimension, dataset):
+            verdicts[count.state] += sign * count.n
+    return verdicts
+
+
 def compute_pair_precision(db: sqlite3.Connection, dataset: str | None = None) -> list[PairPrecision]:
     rows = db.execute(
-        "SELECT dataset, given, suggested, method, count(*), sum(wrong) FROM pairs WHERE ? IS NULL OR dataset = ?"
-        " GROUP BY dataset, given, suggested, method ORDER BY dataset, given, suggested, method",
-        (dataset, dataset),
+        "SELECT dataset, value, sum(n), sum(CASE state WHEN 'wrong' THEN n ELSE 0 END) FROM summaries"
+        " WHERE dimension = 'pair' AND dataset = coalesce(?, dataset) AND dataset <> ? AND n > 0 GROUP BY dataset, value",
+        (dataset, ALL_DATASETS),
     )
+    found = sorted((name, *json.loads(pair), decided, right) for name, pair, decided, right in rows)
     return [
         PairPrecision(dataset=name, given=given, suggested=suggested, method=method, decided=decided, right=right)
-        for name, given, suggested, method, decided, right in rows
+        for name, given, suggested, method, decided, right in found
     ]
 
 
 def list_threshold_points(db: sqlite3.Connection, dataset: str) -> tuple[ThresholdPoint, ...]:
     """The thresholds that the last sentence in review of each day was judged with, oldest first."""
-    rows = db.execute(
-        # With max(), SQLite takes `no` from the row that has the maximum.
-        "SELECT value FROM bodies JOIN"
-        " (SELECT day, no, max(scored_at) FROM items WHERE dataset = ? AND day IS NOT NULL AND reason <> 'deleted'"
-        " GROUP BY day ORDER BY day DESC LIMIT ?) AS last ON bodies.item = last.no ORDER BY last.day",
-        (dataset, MAX_THRESHOLD_DAYS),
+    days = sum_by_value(db, "day", dataset, select=lambda count: count.reason != "deleted")
+    query = (
+        "SELECT value FROM bodies WHERE item = (SELECT no FROM items WHERE dataset = ? AND day = ? AND reason <> 'deleted'"
+        " ORDER BY scored_at DESC LIMIT 1)"
     )
-    assessments = [Assessment.model_validate_json(value) for (value,) in rows]
+    assessments = [
+        Assessment.model_validate_json(db.execute(query, (dataset, day)).fetchone()[0])
+        for day in sorted(days)[-MAX_THRESHOLD_DAYS:]
+    ]
     return tuple(
         ThresholdPoint(at=assessment.scored_at, thresholds=assessment.thresholds)
         for assessment in assessments
@@ -215,30 +212,24 @@ def list_threshold_points(db: sqlite3.Connection, dataset: str) -> tuple[Thresho
     )
 
 
-def build_overview(db: sqlite3.Connection, dataset: str | None) -> Overview:
-    verdicts = {"error": 0, "ok": 0, "unsure": 0}
-    for name, by_verdict in count_verdicts_by_dataset(db).items():
-        if dataset in (None, name):
-            for verdict, n in by_verdict.items():
-                verdicts[verdict] += n
-    days = _summarize_days(db, dataset)
-    decided, errors = db.execute(
-        "SELECT count(*), coalesce(sum(verdict = 'error'), 0) FROM outcomes"
-        " WHERE (? IS NULL OR dataset = ?) AND reason <> 'control'",
-        (dataset, dataset),
-    ).fetchone()
+def build_overview(db: sqlite3.Connection, dataset: str | None, *, bands: LikelihoodBands | None = None) -> Overview:
+    """`bands`: those of the dataset, if they are known already."""
+    outcomes = [count for count in read_counts(db, "outcome", dataset) if count.reason != "control"]
+    decided = sum(count.n for count in outcomes)
+    errors = sum(count.n for count in outcomes if is_error(count))
+    facets = sum_by_value(db, "facet", dataset, select=is_reviewed)
     return Overview(
         dataset=dataset,
         counts=count_items(db, None if dataset is None else (dataset,)),
-        days=days,
+        days=_summarize_days(db, dataset),
         scores=_bin_scores(db, dataset),
         priorities=bin_priorities(db, dataset),
-        likelihood_bands=None if dataset is None else read_bands(db, dataset),
-        confusions=_count_confusions(db, dataset),
+        likelihood_bands=None if dataset is None else bands or read_bands(db, dataset),
+        confusions=_count_confusions(db, dataset, facets),
         annotators=count_by_annotator(db, dataset),
         reviewers=count_by_reviewer(db, dataset),
-        models=count_by_model(db, dataset),
-        verdicts=verdicts,
+        models=count_by_model(facets),
+        verdicts=_count_verdicts(db, dataset),
         precision=errors / decided if decided else None,
         recall=None if dataset is None else estimate_recall(db, dataset),
         ranker=None if dataset is None else read_ranker_offsets(db, dataset),
@@ -256,20 +247,17 @@ def _list_pair_offsets(db: sqlite3.Connection, dataset: str) -> tuple[PairOffset
 
 def _summarize_days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, ...]:
     days: dict[str, dict[str, int]] = {}
-    items = db.execute(
-        "SELECT day, sum(reason = 'flagged'), sum(reason = 'control') FROM items"
-        " WHERE (? IS NULL OR dataset = ?) AND day IS NOT NULL AND state IN ('open', 'adjudication', 'decided') GROUP BY day",
-        (dataset, dataset),
-    )
-    for day, flagged, controls in items:
-        days[day] = {"flagged": flagged, "controls": controls}
-    outcomes = db.execute(
-        "SELECT day, count(*), sum(verdict = 'error') FROM outcomes"
-        " WHERE (? IS NULL OR dataset = ?) AND day IS NOT NULL AND reason <> 'control' GROUP BY day",
-        (dataset, dataset),
-    )
-    for day, decided, errors in outcomes:
-        days.setdefault(day, {}).update(decided=decided, errors=errors)
+    columns = {"flagged": "flagged", "control": "controls"}
+    for count in read_counts(db, "day", dataset):
+        if count.state in ("open", "adjudication", "decided"):
+            day = days.setdefault(count.value, {"flagged": 0, "controls": 0})
+            if count.reason in columns:
+                day[columns[count.reason]] += count.n
+    for count in read_counts(db, "outcome_day", dataset):
+        if count.reason != "control":
+            day = days.setdefault(count.value, {})
+            day["decided"] = day.get("decided", 0) + count.n
+            day["errors"] = day.get("errors", 0) + (count.n if is_error(count) else 0)
     return tuple(
         Day(day=day, **counts, precision=counts["errors"] / counts["decided"] if counts.get("decided") else None)
         for day, counts in sorted(days.items())
@@ -278,34 +266,29 @@ def _summarize_days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, .
 
 def _bin_scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
     # The shown score of a flagged item is its own.
-    where = f"{FROM_ITEMS} AND {WHERE_REVIEWED} AND shown_score IS NOT NULL"
-    low, high = db.execute(f"SELECT min(shown_score), max(shown_score) {where}", (dataset, dataset)).fetchone()
-    if low is None:
+    found = sum_by_value(db, "score", dataset, select=is_reviewed)
+    if not found:
         return ()
-    edges = SCORE_BIN_EDGES
-    if low < 0 or high > 1:
-        step = max(high - low, 1.0) / SCORE_BINS
-        edges = tuple(low + k * step for k in range(SCORE_BINS + 1))
-    cases = " ".join(f"WHEN shown_score < ? THEN {k}" for k in range(len(edges) - 2))
-    counts = dict(
-        db.execute(
-            f"SELECT CASE {cases} ELSE {len(edges) - 2} END AS bin, count(*) {where} GROUP BY bin",
-            (*edges[1:-1], dataset, dataset),
-        )
-    )
-    return tuple(Bin(low=low, high=high, items=counts.get(k, 0)) for k, (low, high) in enumerate(pairwise(edges)))
+    lows = {float(low): n for low, n in found.items()}
+    low, high = min(lows), max(lows)
+    edges: tuple[float, ...] = SCORE_BIN_EDGES
+    if low < 0 or high >= 1:
+        low = SCORE_STEP * math.floor(low / SCORE_STEP)
+        width = SCORE_STEP * max(math.ceil((high + SCORE_STEP - low) / SCORE_STEP / SCORE_BINS), 1)
+        edges = tuple(low + k * width for k in range(SCORE_BINS + 1))
+    counts = Counter[int]()
+    for value, n in lows.items():
+        counts[bisect_right(edges, value) - 1] += n
+    return tuple(Bin(low=low, high=high, items=counts[k]) for k, (low, high) in enumerate(pairwise(edges)))
 
 
-def _count_confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion, ...]:
+def _count_confusions(db: sqlite3.Connection, dataset: str | None, facets: Mapping[str, int]) -> tuple[Confusion, ...]:
+    """`facets`: the items in review by facet."""
     counts: dict[tuple[str, str], dict[str, int]] = {}
-    rows = db.execute(
-        f"SELECT f.name, count(*) {FROM_FACETS} WHERE f.name >= '[\"types\"' AND f.name < '[\"types$'"
-        f" AND {WHERE_REVIEWED} AND (? IS NULL OR dataset = ?) GROUP BY f.name",
-        (dataset, dataset),
-    )
-    for facet, items in rows:
-        _, given, suggested = json.loads(facet)
-        counts[given, suggested] = {"items": items}
+    for facet, items in facets.items():
+        if facet.startswith('["types"'):
+            _, given, suggested = json.loads(facet)
+            counts[given, suggested] = {"items": items}
     for pair in compute_pair_precision(db, dataset):
         pair_counts = counts.setdefault((pair.given, pair.suggested), {})
         pair_counts["decided"] = pair_counts.get("decided", 0) + pair.decided

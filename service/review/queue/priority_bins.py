@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from service.contracts import Message
-from service.review.queue.breakdowns import FROM_ITEMS, WHERE_REVIEWED
+from service.review.queue.summary_counts import is_reviewed, sum_by_value
 from service.statistics.histogram import UNIT_EDGES
 
 if TYPE_CHECKING:
@@ -27,16 +27,9 @@ class PriorityBin(Message):
 
 def bin_priorities(db: sqlite3.Connection, dataset: str | None) -> tuple[PriorityBin, ...]:
     """The items in review by the priority that they show."""
-    cases = " ".join(f"WHEN shown_priority < ? THEN {k}" for k in range(len(UNIT_EDGES)))
-    counts = dict(
-        db.execute(
-            f"SELECT CASE {cases} ELSE {len(UNIT_EDGES)} END AS bin, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED}"
-            " AND shown_priority IS NOT NULL GROUP BY bin",
-            (*UNIT_EDGES, dataset, dataset),
-        )
-    )
+    counts = sum_by_value(db, "priority", dataset, select=is_reviewed)
     return tuple(
-        PriorityBin(low=low, high=high, items=counts.get(k, 0)) for k, (low, high) in enumerate(pairwise(EDGES))
+        PriorityBin(low=low, high=high, items=counts.get(str(k), 0)) for k, (low, high) in enumerate(pairwise(EDGES))
     )
 
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from service.review.agreement import AgreementFigures
     from service.review.items import ItemState
+    from service.review.likelihood import LikelihoodBands
     from service.review.queue.overview import Overview, PairPrecision, ThresholdPoint
     from service.review.queue.reviewer_agreement import AgreementReport
     from service.review.queue.similar import SimilarItems
@@ -138,8 +139,11 @@ class ReviewQueue:
 
     def _read_item(self, db: sqlite3.Connection, number: int, now: datetime, viewer: str | None) -> ReviewItem:
         item = _read_item(db, number, now, viewer)
-        bands = self._decisions_cache.compute(("bands", item.dataset), lambda other: read_bands(other, item.dataset))
+        bands = self._get_bands(item.dataset)
         return item.model_copy(update={"likelihood": bands.classify(item.rank)})
+
+    def _get_bands(self, dataset: str) -> LikelihoodBands:
+        return self._decisions_cache.compute(("bands", dataset), lambda db: read_bands(db, dataset))
 
     def find_similar(self, dataset: str, sentence_id: str, *, limit: int) -> SimilarItems | None:
         """Other open items of the dataset with the same words or the same label pair; None where there is no such item."""
@@ -202,8 +206,9 @@ class ReviewQueue:
         return self._decisions_cache.compute(("verdicts",), count_verdicts_by_dataset)
 
     def build_overview(self, dataset: str | None = None) -> Overview:
+        bands = None if dataset is None else self._get_bands(dataset)
         with self.file.read_transaction() as db:
-            return build_overview(db, dataset)
+            return build_overview(db, dataset, bands=bands)
 
     def count_facets(self, dataset: str | None, state: ItemState | Literal["all"]) -> FacetCounts:
         with self.file.read_transaction() as db:

@@ -16,10 +16,13 @@ Wilson's upper bound of that rate at the upper end, and as no errors at the lowe
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.contracts import Message
+from service.review.projection.summaries import decode_number
+from service.review.queue.summary_counts import is_error, read_counts, sum_by_value
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,29 +47,39 @@ class RecallEstimate(Message):
 
 @dataclass(frozen=True, slots=True)
 class ControlOutcome:
-    """A control sentence: the probability that it was drawn, and whether it is an error (None: not decided)."""
+    """Control sentences: the probability that each was drawn, and whether it is an error (None: not decided)."""
 
     probability: float
     wrong: bool | None
+    n: int = 1
+
+    @property
+    def weight(self) -> float:
+        """How many unflagged sentences they stand for."""
+        return self.n * (1 / self.probability)
+
+    @property
+    def squared_weight(self) -> float:
+        """The sum of the squares of their weights."""
+        return self.n * (1 / self.probability) ** 2
 
 
 def compute_recall(controls: Sequence[ControlOutcome], *, flagged: int, decided: int, wrong: int) -> RecallEstimate:
-    decided_controls = [control for control in controls if control.wrong is not None]
+    decided_controls = [control for control in controls if control.wrong is not None and control.n]
     counts = RecallEstimate(
-        controls=len(controls),
-        controls_decided=len(decided_controls),
-        controls_wrong=sum(control.wrong is True for control in decided_controls),
+        controls=sum(control.n for control in controls),
+        controls_decided=sum(control.n for control in decided_controls),
+        controls_wrong=sum(control.n for control in decided_controls if control.wrong),
         flagged=flagged,
         flagged_decided=decided,
         flagged_wrong=wrong,
     )
     if not decided_controls or (flagged and not decided):  # the error rate of the flagged sentences is unknown
         return counts
-    unflagged = math.fsum(1 / control.probability for control in controls)
-    weights = [1 / control.probability for control in decided_controls]
-    total = math.fsum(weights)
-    error_share = math.fsum(w for w, control in zip(weights, decided_controls, strict=True) if control.wrong) / total
-    effective_size = total * total / math.fsum(w * w for w in weights)
+    unflagged = math.fsum(control.weight for control in controls)
+    total = math.fsum(control.weight for control in decided_controls)
+    error_share = math.fsum(control.weight for control in decided_controls if control.wrong) / total
+    effective_size = total * total / math.fsum(control.squared_weight for control in decided_controls)
     low_share, high_share = compute_wilson_interval(error_share, effective_size)
     precision = wrong / decided if decided else 0.0
     waiting = flagged - decided
@@ -98,37 +111,25 @@ def estimate_recall(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
     """From the items in the queue, and from decided items whose sentence was annotated again since."""
     row = db.execute("SELECT share FROM settings WHERE dataset = ?", (dataset,)).fetchone()
     share = float(row[0]) if row is not None and row[0] else 1.0
-    controls = [
-        ControlOutcome(probability or share, None if verdict is None else verdict == "error")
-        for probability, verdict in db.execute(
-            "SELECT i.inclusion, o.verdict FROM items AS i LEFT JOIN outcomes AS o"
-            " ON o.dataset = i.dataset AND o.id = i.id AND o.revision = i.revision"
-            " WHERE i.dataset = ? AND i.reason = 'control' AND (i.state <> 'closed' OR o.verdict IS NOT NULL)"
-            " ORDER BY i.id",
-            (dataset,),
-        )
-    ]
-    superseded = (
-        "FROM outcomes AS o LEFT JOIN items AS i ON i.dataset = o.dataset AND i.id = o.id AND i.revision = o.revision"
-        " WHERE o.dataset = ? AND i.no IS NULL"
-    )
+    waiting: Counter[str] = Counter()
+    for count in read_counts(db, "inclusion", dataset):
+        if count.state != "closed":
+            waiting[count.value] += count.n
+    decided_controls: Counter[tuple[str, bool]] = Counter()
+    for dimension in ("decided_control", "closed_control", "superseded_control"):
+        for count in read_counts(db, dimension, dataset):
+            decided_controls[count.value, is_error(count)] += count.n
+            if dimension == "decided_control":
+                waiting[count.value] -= count.n
+    controls = [ControlOutcome(decode_number(value) or share, None, n) for value, n in waiting.items()]
     controls += [
-        ControlOutcome(probability or share, verdict == "error")
-        for probability, verdict in db.execute(
-            f"SELECT o.inclusion, o.verdict {superseded} AND o.reason = 'control' ORDER BY o.id, o.revision",
-            (dataset,),
-        )
+        ControlOutcome(decode_number(value) or share, wrong, n) for (value, wrong), n in decided_controls.items()
     ]
-    # Decided items are few, and the others are counted already.
-    (waiting,) = db.execute(
-        "SELECT (SELECT coalesce(sum(n), 0) FROM item_counts WHERE dataset = ?1 AND reason = 'flagged' AND state <> 'closed')"
-        " - (SELECT count(*) FROM outcomes AS o CROSS JOIN items AS i"
-        " ON i.dataset = o.dataset AND i.id = o.id AND i.revision = o.revision"
-        " WHERE o.dataset = ?1 AND i.reason = 'flagged' AND i.state <> 'closed')",
-        (dataset,),
-    ).fetchone()
-    decided, wrong = db.execute(
-        "SELECT count(*), coalesce(sum(verdict = 'error'), 0) FROM outcomes WHERE dataset = ? AND reason = 'flagged'",
-        (dataset,),
-    ).fetchone()
-    return compute_recall(controls, flagged=waiting + decided, decided=decided, wrong=wrong)
+    items = sum_by_value(
+        db, "item", dataset, select=lambda count: count.reason == "flagged" and count.state != "closed"
+    ).get("", 0)
+    matched = sum_by_value(db, "decided_flagged", dataset).get("", 0)
+    outcomes = [count for count in read_counts(db, "outcome", dataset) if count.reason == "flagged"]
+    decided = sum(count.n for count in outcomes)
+    wrong = sum(count.n for count in outcomes if is_error(count))
+    return compute_recall(controls, flagged=items - matched + decided, decided=decided, wrong=wrong)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.log.protocol import Follower, Record
+    from service.review.projection.summaries import Summaries
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +192,9 @@ def test_controls_are_positioned_when_no_more_records_arrive_not_after_each_batc
 ) -> None:
     positioned: list[str] = []
 
-    def position(db: sqlite3.Connection, dataset: str) -> None:
+    def position(db: sqlite3.Connection, dataset: str, summaries: Summaries) -> None:
         positioned.append(dataset)
-        position_all_controls(db, dataset)
+        position_all_controls(db, dataset, summaries)
 
     monkeypatch.setattr("service.review.projection.projector.position_all_controls", position)
     monkeypatch.setattr("service.review.projection.projector.POSITION_CONTROLS_INTERVAL_S", 3600.0)

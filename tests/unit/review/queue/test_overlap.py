@@ -11,6 +11,7 @@ from service.review.items import MAX_SHOWN_DECISIONS
 from service.review.messages import encode_adjudication_key
 from service.review.projection.decision_tables import read_decisions_in_force
 from service.review.projection.outcomes import update_outcomes
+from service.review.projection.summaries import Summaries
 from service.review.queue.queue import QueueFilter
 from service.review.settlement import MAX_REVIEWERS_PER_ITEM
 from tests.support.review_queue import (
@@ -192,7 +193,7 @@ def test_of_many_decisions_a_bounded_number_is_read_and_shown(harness: QueueHarn
             db.set_progress_handler(count, 1)
             try:
                 assert len(read_decisions_in_force(db, ("default", "a"), 0)) == MAX_REVIEWERS_PER_ITEM
-                update_outcomes(db, ("default", "a"))
+                update_outcomes(db, ("default", "a"), Summaries())
             finally:
                 db.set_progress_handler(None, 1)
         return len(page), steps[0]
