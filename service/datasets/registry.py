@@ -215,11 +215,10 @@ class DatasetRegistry:
 def check_dataset_exists(name: str, names: Sequence[str]) -> None:
     if name not in names:
         listed = ", ".join(names[:MAX_LISTED_DATASETS]) + (", …" if len(names) > MAX_LISTED_DATASETS else "")
+        known = f"the datasets are {listed}" if names else "there are no datasets yet"
         similar = find_similar_name(name, names)
         hint = "" if similar is None else f". Did you mean {similar!r}?"
-        raise UnknownDatasetError(
-            f"the dataset {name!r} is not known: the datasets are {listed or 'none yet'}{hint}", field="name"
-        )
+        raise UnknownDatasetError(f"the dataset {name!r} is not known: {known}{hint}", field="name")
 
 
 def find_similar_name(name: str, names: Sequence[str]) -> str | None:

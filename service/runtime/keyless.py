@@ -48,9 +48,10 @@ def prepare_keyless_start(settings: Settings, topics: Topics, address: str, anno
             "LABELWATCH_API_KEYLESS=allow if something else protects the service"
         )
     elif is_local or api.keyless == "allow":
-        reach = "this machine" if is_local else f"every client that can reach {api.host}"
+        reach = "everybody on this machine" if is_local else f"every client that can reach {api.host}"
         logger.warning(
-            "no API keys are set: without stored keys (see `labelwatch key new`) %s may do everything", reach
+            "LABELWATCH_API_KEYS is empty: unless the log has keys, %s may do everything. Create one with `labelwatch key new`",
+            reach,
         )
 
 

@@ -33,9 +33,13 @@ def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFo
 
     A model is named by its folder, or by its name in the registry.
     """
-    model = folder or settings.model.folder
-    if model is not None:
-        path = find_model(str(model), settings)
+    if folder is not None:
+        path = find_model(str(folder), settings)
+    elif settings.model.folder is not None:
+        try:
+            path = find_model(str(settings.model.folder), settings)
+        except ModelError as error:
+            raise ModelError(f"LABELWATCH_MODEL_FOLDER: {error}") from error
     else:
         try:
             path = find_default_model()

@@ -34,6 +34,9 @@ _API_KEY_PATTERN = re.compile(
     rf"(?P<name>{KEY_NAME_PATTERN}):(?P<role>[a-z-]+)(?::(?P<datasets>[^:]+))?:(?P<digest>[0-9a-fA-F]{{64}})"
 )
 
+_HOST_PATTERN = re.compile(r"[^\s/:*]+")
+_ORIGIN_PATTERN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^\s/]+")
+
 
 class ApiSettings(SettingsGroup):
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on")
@@ -162,6 +165,26 @@ class ApiSettings(SettingsGroup):
                 )
         return secrets
 
+    @field_validator("hosts")
+    @classmethod
+    def _check_hosts(cls, hosts: str) -> str:
+        for host in _split_commas(hosts):
+            if not _HOST_PATTERN.fullmatch(host):
+                raise ValueError(
+                    f"{host!r} is not a name: give it without scheme, port and path, such as labels.example.com"
+                )
+        return hosts
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, origins: str) -> str:
+        for origin in _split_commas(origins):
+            if not _ORIGIN_PATTERN.fullmatch(origin.rstrip("/")):
+                raise ValueError(
+                    f"{origin!r} is not an origin: give scheme and host, such as https://labels.example.com"
+                )
+        return origins
+
     @field_validator("proxy_groups")
     @classmethod
     def _check_proxy_groups(cls, groups: str) -> str:
@@ -212,7 +235,7 @@ class ApiSettings(SettingsGroup):
 
 _KEY_RULE = (
     f"give name:role:sha256 or name:role:dataset+dataset:sha256 with one of the roles {', '.join(ROLES)}; {' and '.join(ADDRESS_ROLES)} "
-    "need one dataset. `labelwatch key new` prints an entry"
+    "need one dataset. `labelwatch key new --name NAME --role ROLE --print` prints an entry"
 )
 
 

@@ -12,6 +12,7 @@ from service.cli.shared.options import YesOption
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import print_stderr
 from service.errors import ModelError, SettingsError, StreamError
+from service.inference.model.default import INCLUDED_MODELS
 from service.inference.model.folder import ModelFolder
 from service.inference.model.pool import shorten_fingerprint
 from service.inference.model.registry import ModelRegistry
@@ -67,7 +68,10 @@ def list_models() -> None:
             fingerprint = shorten_fingerprint(folder.fingerprint)
             rows.append((name, kind, " ".join(folder.labels), fingerprint, datasets))
     if not rows:
-        typer.echo(f"{registry.path} has no models: add one with `labelwatch train` or `labelwatch model add`")
+        typer.echo(
+            f"{registry.path} has no models: add one with `labelwatch train` or `labelwatch model add`. The default model and "
+            f"{', '.join(INCLUDED_MODELS)} are part of labelwatch"
+        )
         return
     typer.echo(render_table(("name", "kind", "labels", "fingerprint", "datasets"), rows))
 

@@ -15,6 +15,7 @@ from service.inference.classifier import Classifier
 from service.inference.providers import parse_providers
 from service.labels.unknown_labels import format_names
 from service.log.sqlite.admin import describe_log_file
+from service.log.sqlite.guard import describe_full_disk
 from service.log.sqlite.integrity import find_damage, find_log_damage
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import build_model_pool, load_model_folder
@@ -60,8 +61,9 @@ def _run_checks() -> Iterator[CheckResult]:
     yield CheckResult(True, "settings", f"topics {build_topics(settings).prefix}*, group {settings.worker.group}")
     folder: ModelFolder | None = None
     try:
-        folder = load_model_folder(settings)
-        yield CheckResult(True, "model", _check_model(folder, settings))
+        loaded = load_model_folder(settings)
+        yield CheckResult(True, "model", _check_model(loaded, settings))
+        folder = loaded
     except LabelwatchError as error:
         yield CheckResult(False, "model", str(error))
     topics = build_topics(settings)
@@ -72,6 +74,7 @@ def _run_checks() -> Iterator[CheckResult]:
     )
     yield from log_results
     yield from _check_queue(settings.queue_path)
+    yield from _check_disks(settings)
     if (
         folder is not None
         and all(result.ok for result in log_results)
@@ -163,6 +166,14 @@ def _check_queue(path: Path) -> Iterator[CheckResult]:
         yield CheckResult(False, "queue", f"{path} is damaged: {'; '.join(damage)}. {remedy}")
     else:
         yield CheckResult(True, "queue", f"{path}, not damaged")
+
+
+def _check_disks(settings: Settings) -> Iterator[CheckResult]:
+    """Finds disks of log and queue that are so full that the service writes nothing."""
+    files = [settings.queue_path] if settings.kafka is not None else [settings.log.path, settings.queue_path]
+    for folder in dict.fromkeys(file.parent for file in files):
+        if reason := describe_full_disk(folder, settings.log.reserve_bytes):
+            yield CheckResult(False, "disk", reason)
 
 
 def _check_kafka(kafka: KafkaSettings, topics: Topics) -> Iterator[CheckResult]:

@@ -37,7 +37,9 @@ RoleOption = Annotated[
     Role | None,
     typer.Option(
         "--role",
-        help="What the key may do. " + " ".join(f"`{role}` {text}." for role, text in ROLE_DESCRIPTIONS.items()),
+        help="What the key may do. "
+        + " ".join(f"`{role}` {text}." for role, text in ROLE_DESCRIPTIONS.items())
+        + " Default: `read`.",
     ),
 ]
 ScopeOption = Annotated[

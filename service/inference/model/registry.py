@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts.base import MAX_MODEL_NAME_CHARS, MODEL_NAME_RULE, is_model_name
 from service.errors import InvalidInput, LabelwatchError, ModelError
-from service.inference.model.default import find_included_model
+from service.inference.model.default import INCLUDED_MODELS, find_included_model
 from service.inference.model.folder import ModelFolder
 from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
 from service.inference.model.scratch_folder import remove_folder, write_folder
@@ -73,9 +73,9 @@ class ModelRegistry:
 
     def _describe_choices(self, name: str) -> str:
         names = self.list_names()
-        if not names:
+        close = get_close_matches(name, [*names, *INCLUDED_MODELS], 1)
+        if not names and not close:
             return ": it is empty; `labelwatch train` or `labelwatch model add` puts one there"
-        close = get_close_matches(name, names, 1)
         return f" (did you mean {close[0]!r}?)" if close else f": it has {', '.join(names)}"
 
 

@@ -39,7 +39,7 @@ class LogFileGuard:
             return ""
         return (
             f"the file of the embedded log, {self._path}, was deleted or replaced while labelwatch was running, and nothing "
-            "is accepted any more: restart labelwatch, or put the file back and restart"
+            "is accepted any more: move the file back, or restart labelwatch"
         )
 
     @property

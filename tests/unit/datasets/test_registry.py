@@ -98,7 +98,7 @@ def test_an_unknown_dataset_is_answered_with_the_known_ones() -> None:
     check_dataset_exists("a", ("a", "b"))
     with pytest.raises(UnknownDatasetError, match=r"'c' is not known: the datasets are a, b$"):
         check_dataset_exists("c", ("a", "b"))
-    with pytest.raises(UnknownDatasetError, match=r"the datasets are none yet$"):
+    with pytest.raises(UnknownDatasetError, match=r"is not known: there are no datasets yet$"):
         check_dataset_exists("c", ())
     with pytest.raises(UnknownDatasetError, match=r"19, …$"):
         check_dataset_exists("c", tuple(str(number) for number in range(30)))

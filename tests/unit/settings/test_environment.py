@@ -34,6 +34,14 @@ def test_the_first_word_is_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("LABELWATCH_WORKER", "x", "LABELWATCH_WORKER"),
         ("LABELWATCH_TOPICS_SENTENCES", "no spaces", "LABELWATCH_TOPICS_SENTENCES: it does not have the form"),
+        (
+            "LABELWATCH_API_HOSTS",
+            "a.example, http://b.example",
+            "LABELWATCH_API_HOSTS: 'http://b.example' is not a name",
+        ),
+        ("LABELWATCH_API_HOSTS", "b.example:8765", "LABELWATCH_API_HOSTS: 'b.example:8765' is not a name"),
+        ("LABELWATCH_API_CORS_ORIGINS", "b.example", "LABELWATCH_API_CORS_ORIGINS: 'b.example' is not an origin"),
+        ("LABELWATCH_API_CORS_ORIGINS", "https://b.example/app", "'https://b.example/app' is not an origin"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(

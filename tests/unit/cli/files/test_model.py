@@ -40,6 +40,12 @@ def test_models_are_listed_with_the_datasets_that_use_them(harness: CommandHarne
     assert list_users(harness) == {"med": ["cases,", "trials"], "news": []}
 
 
+def test_without_models_the_list_names_those_that_are_included(harness: CommandHarness) -> None:
+    ran = harness.run("model", "list", LABELWATCH_MODELS_PATH=str(harness.folder / "none"))
+    assert "has no models" in ran.out
+    assert "The default model and light are part of labelwatch" in ran.out
+
+
 def test_a_model_that_a_dataset_uses_is_not_removed(harness: CommandHarness, models: Path) -> None:
     harness.append_settings(name="trials", version=1, model="med")
     refused = harness.run("model", "remove", "med", "--yes")

@@ -41,6 +41,7 @@ def test_check_says_what_to_change(harness: CommandHarness) -> None:
         "WRONG settings: LABELWATCH_WORKER_MAX_WORDS: give a whole number"
     )
     assert "nowhere is not a folder" in find_problems(harness, LABELWATCH_MODEL_FOLDER="nowhere")[0]
+    assert "did you mean 'light'?" in find_problems(harness, LABELWATCH_MODEL_FOLDER="ligth")[0]
     (harness.folder / "file").write_text("this is not a log" * 100)
     assert "can't be read as a log" in find_problems(harness, LABELWATCH_LOG_PATH=str(harness.folder / "file"))[0]
     assert "can't create" in find_problems(harness, LABELWATCH_LOG_PATH=str(harness.folder / "file" / "log"))[0]
@@ -59,7 +60,7 @@ def test_check_continues_after_a_variable_that_cannot_be_used(harness: CommandHa
         "WRONG settings: LABELWATCH_WORKER_GRUP: there is no such setting",
         "WRONG settings: LABELWATCH_API_PORT: ",
         "WRONG settings: LABELWATCH_KAFKA_BOOTSTRAP_SERVER: there is no such setting",
-        "WRONG model: nowhere is not a folder",
+        "WRONG model: LABELWATCH_MODEL_FOLDER: nowhere is not a folder",
         "ok    log: embedded",
     ):
         assert line in ran.out
@@ -92,6 +93,19 @@ def test_check_reads_memories_as_a_worker_does(harness: CommandHarness) -> None:
     harness.append(Output(TOPICS.state, to_memory_key(0, "news", "k/0", "recent"), b'{"version": 9}'))
     (problem,) = find_problems(harness)
     assert problem.startswith("WRONG state: the statistics of dataset news in labelwatch.state need a newer labelwatch")
+
+
+def test_check_names_a_model_that_cannot_run_once(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(1)))
+    (line,) = find_problems(harness, LABELWATCH_MODEL_PROVIDERS="cudda,cpu")
+    assert line.startswith("WRONG model: LABELWATCH_MODEL_PROVIDERS: 'cudda' is not one of cpu, cuda")
+
+
+def test_check_finds_a_full_disk(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(1)))
+    (line,) = find_problems(harness, LABELWATCH_LOG_RESERVE_BYTES=str(10**18))
+    assert line.startswith(f"WRONG disk: the disk of {harness.folder} has ")
+    assert "LABELWATCH_LOG_RESERVE_BYTES" in line
 
 
 def test_check_of_an_unreachable_broker_prints_no_secret(harness: CommandHarness) -> None:

@@ -37,7 +37,7 @@ def test_nothing_is_known_at_first(quiet: ApiHarness) -> None:
     for path in ("/v1/datasets/default", "/v1/datasets/default/thresholds"):
         answer = quiet.client.get(path)
         assert answer.status_code == 404
-        assert "none yet" in answer.json()["detail"]
+        assert "there are no datasets yet" in answer.json()["detail"]
 
 
 def test_settings_are_written_and_in_force(harness: ApiHarness) -> None:
