@@ -6,7 +6,7 @@ import json
 import threading
 from contextlib import closing
 from dataclasses import replace
-from itertools import count
+from itertools import count, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -339,6 +339,23 @@ def test_readiness_waits_for_settings_state_and_partitions(bench: Bench) -> None
     assert not finished.status.ready
 
 
+class ListFollower:
+    """Returns one record per poll."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = list(records)
+
+    def poll(self) -> list[Record]:
+        return [self._records.pop(0)] if self._records else []
+
+    @property
+    def caught_up(self) -> bool:
+        return not self._records
+
+    def close(self) -> None:
+        pass
+
+
 class Troubled(SqliteWorkerSession):
     """Has troubles for some polls, and goes on all the same."""
 
@@ -407,6 +424,35 @@ def test_an_unreadable_state_record_of_another_partition_stops_the_worker_by_nam
         StateError, match=r"dataset news in labelwatch\.state .* not JSON.* delete it by writing its key"
     ):
         bench.run()
+
+
+def test_a_worker_that_starts_applies_only_the_newest_record_of_each_key(
+    bench: Bench, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = build_judge(classifier)
+    stats, values = judge.create_empty_stats(), []
+    for _ in range(5):
+        stats = stats.update(np.full((4, 9), 1 / 9), np.zeros(4, np.intp), priority=0.5)
+        values.append(json.dumps(stats.snapshot()).encode())
+    keys = [to_state_key(partition, "default", judge.stats_key) for partition in (1, 2)]
+    # As a topic on Kafka that is not compacted yet. The embedded log compacts at once.
+    records = [Record(TOPICS.state, 0, offset, key, value) for offset, (value, key) in enumerate(product(values, keys))]
+    applied: list[Record] = []
+    apply = Worker.apply_state_records
+
+    def note_and_apply(worker: Worker, given: Iterable[Record]) -> None:
+        listed = list(given)
+        applied.extend(listed)
+        apply(worker, listed)
+
+    monkeypatch.setattr(Worker, "apply_state_records", note_and_apply)
+    stream = SqliteWorkerSession(bench.path, TOPICS)
+    monkeypatch.setattr(stream, "follow", lambda topic: ListFollower(records if topic == TOPICS.state else []))
+    worker, stop = bench.worker(stream), threading.Event()
+    monkeypatch.setattr(worker, "step", stop.set)
+    worker.run(stop)
+    assert [record.offset for record in applied] == [8, 9]
+    assert worker.snapshot.get_stats(judge).histogram.total == 10
 
 
 def test_a_tombstone_takes_another_partition_out_of_the_statistics(bench: Bench, classifier: Classifier) -> None:
