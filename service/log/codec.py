@@ -26,6 +26,8 @@ ANNOTATOR_KIND = "annotator"
 BATCHES_KIND = "batches"
 MAX_SENTENCE_BYTES = MAX_INPUT_BYTES - 4096  # the rest is for the key and the headers
 REQUEST_ID_HEADER = "x-request-id"
+# What a key or value that anybody wrote may cause: no JSON, another shape, JSON that is nested too deeply, Infinity as a number.
+_UNREADABLE = (ValueError, TypeError, RecursionError, OverflowError)
 
 
 def _to_compact_json(value: object) -> bytes:
@@ -74,7 +76,7 @@ def _parse_dataset_key(key: bytes, expected: str) -> tuple[int, str] | None:
     try:
         kind, partition, dataset, _ = json.loads(key)
         return (int(partition), str(dataset)) if kind == expected else None
-    except (ValueError, TypeError):
+    except _UNREADABLE:
         return None
 
 
@@ -86,7 +88,7 @@ def parse_memory_key(key: bytes) -> tuple[int, str, str, str] | None:
             return None
         stats_key, part = str(name).rsplit("/", 1)
         return int(partition), str(dataset), stats_key, part
-    except (ValueError, TypeError):
+    except _UNREADABLE:
         return None
 
 
@@ -98,7 +100,7 @@ def parse_annotator_key(key: bytes) -> tuple[int, str, str, str] | None:
             return None
         source_key, epoch, annotator = str(name).split("/", 2)  # a stats key has one slash, an annotator any number
         return int(partition), str(dataset), f"{source_key}/{epoch}", annotator
-    except (ValueError, TypeError):
+    except _UNREADABLE:
         return None
 
 
@@ -110,7 +112,7 @@ def parse_state_key(key: bytes) -> tuple[int, str, str] | None:
             return None
         partition, dataset, stats_key = rest
         return int(partition), str(dataset), str(stats_key)
-    except (ValueError, TypeError) as error:
+    except _UNREADABLE as error:
         raise StateError(f"a state record has the unreadable key {key[:80]!r}") from error
 
 
@@ -119,7 +121,7 @@ def parse_position_key(key: bytes) -> int:
     try:
         _, partition = json.loads(key)
         return int(partition)
-    except (ValueError, TypeError) as error:
+    except _UNREADABLE as error:
         raise StateError(f"a position record has the unreadable key {key[:80]!r}") from error
 
 
@@ -130,7 +132,7 @@ def to_position_value(next_offset: int) -> bytes:
 def parse_position(value: bytes) -> int:
     try:
         return int(json.loads(value)["next_offset"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, *_UNREADABLE) as error:
         raise StateError(f"a position record is unreadable: {value[:80]!r}") from error
 
 

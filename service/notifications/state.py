@@ -47,7 +47,7 @@ class NotificationState:
         kind, _, name = (record.key or b"").decode(errors="replace").partition("/")
         try:
             self._apply(kind, name, record.value)
-        except (ValidationError, ValueError, TypeError, AttributeError):
+        except (ValidationError, ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError):
             return
 
     def _apply(self, kind: str, name: str, value: bytes | None) -> None:

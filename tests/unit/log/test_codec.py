@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.contracts import LabelledSentence, read_sentence
-from service.errors import MessageTooLargeError
+from service.errors import MessageTooLargeError, StateError
 from service.log.codec import (
     MAX_SENTENCE_BYTES,
     SENTENCE_EVENT_TYPE,
@@ -15,7 +15,18 @@ from service.log.codec import (
     decode_headers,
     encode_headers,
     get_header,
+    parse_annotator_key,
+    parse_arrivals_key,
+    parse_batches_key,
+    parse_memory_key,
+    parse_position,
+    parse_position_key,
+    parse_state_key,
 )
+
+
+def show_start(value: bytes) -> str:
+    return repr(value[:20])
 
 
 def make_sentence(**fields: object) -> LabelledSentence:
@@ -52,3 +63,21 @@ def test_a_sentence_that_is_larger_than_the_topic_accepts_is_refused(location: s
 @given(st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.binary())))
 def test_headers_survive_as_json_whatever_their_bytes(headers: list[tuple[str, bytes]]) -> None:
     assert decode_headers(encode_headers(tuple(headers))) == tuple(headers)
+
+
+@pytest.mark.parametrize(
+    "key", [b"[" * 100_000, b'["x", Infinity]', b'["x", Infinity, "a", "b/c"]', b"{}", b"\xff"], ids=show_start
+)
+def test_a_key_of_the_state_topic_that_nobody_can_read_is_an_ordinary_error(key: bytes) -> None:
+    for parse_optional in (parse_annotator_key, parse_arrivals_key, parse_batches_key, parse_memory_key):
+        assert parse_optional(key) is None
+    assert parse_memory_key(b'["memory", Infinity, "a", "b/c"]') is None
+    for parse in (parse_state_key, parse_position_key):
+        with pytest.raises(StateError, match="unreadable key"):
+            parse(key)
+
+
+@pytest.mark.parametrize("value", [b"[" * 100_000, b'{"next_offset": Infinity}', b"{}", b"[]"], ids=show_start)
+def test_a_position_that_nobody_can_read_is_an_ordinary_error(value: bytes) -> None:
+    with pytest.raises(StateError, match="unreadable"):
+        parse_position(value)
