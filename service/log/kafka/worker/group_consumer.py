@@ -273,6 +273,13 @@ class GroupConsumer:
             lambda consumer, topic_partition: consumer.committed(topic_partition, timeout_ms=timeout_ms), partition
         )
 
+    def refresh_leaders(self) -> None:
+        """Asks who leads the partitions. Without it, a partition that is resumed is fetched from the leader that the client
+        knows. If that one hangs and another leads by now, the client learns it only when the fetch times out.
+        """
+        if self._consumer is not None:
+            self._consumer._cluster.request_update()  # noqa: SLF001 - there is no public way
+
     def pause(self, partition: int) -> None:
         self._try_call(lambda consumer, topic_partition: consumer.pause(topic_partition), partition)
 

@@ -177,6 +177,7 @@ class KafkaWorkerSession(KafkaLog):
         for partition in self._assigned:
             self._consumer.pause(partition)
             self._forget_offsets(partition)
+        self._consumer.refresh_leaders()
         self._lag = {}  # unknown until a partition is resumed
         self._restorer.request(self._assigned)
 

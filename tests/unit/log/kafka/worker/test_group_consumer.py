@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ class Consumer:
         self.closed = False
         self.calls: list[tuple[object, ...]] = []
         self._coordinator = SimpleNamespace(request_rejoin=self._rejoin)
+        self._cluster = SimpleNamespace()
 
     def _rejoin(self) -> None:
         self.rejoins += 1
@@ -155,3 +157,10 @@ def test_only_the_holder_of_the_worker_id_may_use_its_transactional_id(monkeypat
     assert make_group_consumer(Consumer(states=(JOINING,)), worker_id=None).can_claim_id(), (
         "a random id belongs to no other worker"
     )
+
+
+def test_the_leaders_of_partitions_are_asked_for_again() -> None:
+    consumer, questions = Consumer(), count()
+    consumer._cluster = SimpleNamespace(request_update=lambda: next(questions))
+    make_group_consumer(consumer).refresh_leaders()
+    assert next(questions) == 1
