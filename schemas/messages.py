@@ -34,6 +34,7 @@ from service.errors import InferenceError, InvalidInput
 from service.log.codec import (
     ERROR_HEADER_PREFIX,
     REQUEST_ID_HEADER,
+    SENT_BY_HEADER,
     build_dead_letter,
     build_event_headers,
 )
@@ -137,19 +138,19 @@ EVENT_HEADER_DESCRIPTIONS = {
     "ce_time": "Time of writing",
     "content-type": "Media type of the value",
     REQUEST_ID_HEADER: "The id of the REST request that wrote it, if one did",
+    SENT_BY_HEADER: "Of a sentence: the name of the key or user whose REST request sent it, if one did",
 }
 
 
 def _build_event_headers_schema() -> Schema:
     """The names are those that the code writes: one without a description is an error."""
-    names = [
-        name for name, _ in build_event_headers("", event_id="", at=datetime.fromtimestamp(0, UTC), request_id="x")
-    ]
+    headers = build_event_headers("", event_id="", at=datetime.fromtimestamp(0, UTC), request_id="x", sent_by="x")
+    names = [name for name, _ in headers]
     return {
         "title": "Event headers",
         "description": "CloudEvents 1.0 in binary mode. Producers of sentences may leave them out",
         "type": "object",
-        "required": [name for name in names if name != REQUEST_ID_HEADER],
+        "required": [name for name in names if name not in (REQUEST_ID_HEADER, SENT_BY_HEADER)],
         "properties": {name: {"type": "string", "description": EVENT_HEADER_DESCRIPTIONS[name]} for name in names},
     }
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from service.errors import LabelwatchError, MessageTooLargeError, StateError
 from service.log.protocol import Headers, Output, Record
@@ -26,6 +27,7 @@ ANNOTATOR_KIND = "annotator"
 BATCHES_KIND = "batches"
 MAX_SENTENCE_BYTES = MAX_INPUT_BYTES - 4096  # the rest is for the key and the headers
 REQUEST_ID_HEADER = "x-request-id"
+SENT_BY_HEADER = "x-sent-by"
 # What a key or value that anybody wrote may cause: no JSON, another shape, JSON that is nested too deeply, Infinity as a number.
 _UNREADABLE = (ValueError, TypeError, RecursionError, OverflowError)
 
@@ -136,7 +138,21 @@ def parse_position(value: bytes) -> int:
         raise StateError(f"a position record is unreadable: {value[:80]!r}") from error
 
 
-def build_event_headers(event_type: str, *, event_id: str, at: datetime, request_id: str | None = None) -> Headers:
+@dataclass(frozen=True, slots=True)
+class RequestOrigin:
+    """The REST request that appends a message. `sent_by`: the key or user that sent it; `trace`: its trace context."""
+
+    request_id: str | None = None
+    sent_by: str | None = None
+    trace: Headers = ()
+
+
+NO_REQUEST: Final = RequestOrigin()
+
+
+def build_event_headers(
+    event_type: str, *, event_id: str, at: datetime, request_id: str | None = None, sent_by: str | None = None
+) -> Headers:
     """CloudEvents 1.0 in binary mode: attributes as headers, the value stays plain JSON."""
     attributes = {
         "ce_specversion": "1.0",
@@ -148,6 +164,8 @@ def build_event_headers(event_type: str, *, event_id: str, at: datetime, request
     }
     if request_id:
         attributes[REQUEST_ID_HEADER] = request_id
+    if sent_by:
+        attributes[SENT_BY_HEADER] = sent_by
     return tuple((name, value.encode()) for name, value in attributes.items())
 
 
@@ -168,13 +186,12 @@ def build_sentence_message(
     topic: str,
     sentence: LabelledSentence,
     *,
-    request_id: str | None = None,
+    origin: RequestOrigin = NO_REQUEST,
     location: str | None = None,
-    trace: Headers = (),
 ) -> Output:
     """The message that sends a sentence to the input topic.
 
-    `location` is the path of the sentence in a request body. The error names it. `trace` is the request's trace context.
+    `location` is the path of the sentence in a request body. The error names it.
     """
     value = sentence.model_dump_json(exclude_defaults=True).encode()
     if len(value) > MAX_SENTENCE_BYTES:
@@ -184,9 +201,13 @@ def build_sentence_message(
             field=location,
         )
     headers = build_event_headers(
-        SENTENCE_EVENT_TYPE, event_id=str(uuid.uuid4()), at=datetime.now(UTC), request_id=request_id
+        SENTENCE_EVENT_TYPE,
+        event_id=str(uuid.uuid4()),
+        at=datetime.now(UTC),
+        request_id=origin.request_id,
+        sent_by=origin.sent_by,
     )
-    return Output(topic, encode_sentence_key(sentence), value, (*headers, *trace))
+    return Output(topic, encode_sentence_key(sentence), value, (*headers, *origin.trace))
 
 
 def encode_sentence_key(sentence: LabelledSentence) -> bytes:

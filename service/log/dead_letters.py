@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from service.contracts import LabelledSentence
+    from service.log.codec import RequestOrigin
     from service.log.protocol import Headers, Log, Record
     from service.log.topics import Topics
 
@@ -68,9 +69,9 @@ class DeadLetter:
         """The original message, byte for byte."""
         return Output(topic, self.record.key, self.record.value, (*self.original_headers, self._mark))
 
-    def build_corrected_message(self, topic: str, sentence: LabelledSentence, *, request_id: str | None) -> Output:
+    def build_corrected_message(self, topic: str, sentence: LabelledSentence, origin: RequestOrigin) -> Output:
         """The sentence that somebody made of the message."""
-        message = build_sentence_message(topic, sentence, request_id=request_id)
+        message = build_sentence_message(topic, sentence, origin=origin)
         return Output(topic, message.key, message.value, (*message.headers, self._mark))
 
     @property

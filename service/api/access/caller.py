@@ -62,3 +62,8 @@ ANYBODY: Final = Caller("", "admin", kind="anybody")
 def get_caller(connection: HTTPConnection) -> Caller:
     """The caller of a request that is not public. `AccessControl` has identified it."""
     return cast("Caller", connection.state.caller)
+
+
+def find_caller(connection: HTTPConnection) -> Caller | None:
+    """The caller of any request; none for one that is public, such as a signed event."""
+    return cast("Caller | None", getattr(connection.state, CALLER_KEY, None))

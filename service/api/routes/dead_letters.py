@@ -15,6 +15,7 @@ from service.api.dependencies import BackendDep, CallerDep, DatasetQuery, reject
 from service.api.http.bodies import parse_message, read_json_object
 from service.api.http.problems import NotFoundError, NotReadyError
 from service.api.http.threads import run_in_thread
+from service.api.ingest.request_origin import get_request_origin
 from service.api.letters.models import (
     BulkReplayAnswer,
     BulkReplayRequest,
@@ -125,7 +126,7 @@ async def replay(
         message = letter.build_replay_message(backend.topics.sentences)
     else:
         sentence = await run_in_thread(check_corrected, backend, body.sentence)
-        message = letter.build_corrected_message(backend.topics.sentences, sentence, request_id=get_request_id(request))
+        message = letter.build_corrected_message(backend.topics.sentences, sentence, get_request_origin(request))
     caller.check_dataset(sentence.dataset, field="sentence.dataset")
     if not body.dry_run:
         if not index.mark_replayed(position) and not body.again:

@@ -17,10 +17,10 @@ from service.api.ingest.body_reader import BodyReader
 from service.api.ingest.body_schema import QUERY_PARAMETERS, build_body_schema
 from service.api.ingest.parsed_records import ParsedRecord, RecordOutcome
 from service.api.ingest.query import parse_record_query
+from service.api.ingest.request_origin import get_request_origin
 from service.datasets.waiting import explain_waiting
 from service.errors import InvalidInput
 from service.log.codec import build_sentence_message
-from service.log.trace_headers import read_trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from service.api.backend import Backend
     from service.api.http.ndjson.lines import BodyLine
     from service.api.ingest.query import RecordQuery
-    from service.log.protocol import Headers
+    from service.log.codec import RequestOrigin
 
 MAX_APPEND_BATCH = 1_000
 
@@ -92,21 +92,18 @@ async def send(request: Request) -> Response:
     of each. Spans become labels in the dataset's own scheme. A record with an unreadable annotation is rejected whole.
     """
     backend = get_backend(request)
-    request_id = get_request_id(request)
-    trace = read_trace_headers(request.headers)
+    origin = get_request_origin(request)
     query = parse_record_query(request.query_params)
     reader = BodyReader(query, backend, get_caller(request), assign_ids=True)
     if is_ndjson(request.headers):
 
         async def append_lines(lines: Sequence[BodyLine], _: bool) -> list[bytes]:
-            return await _append_lines(backend, reader, lines, request_id, trace)
+            return await _append_lines(backend, reader, lines, origin)
 
         return reader.build_line_response(request, append_lines, status_code=202)
     body = await reader.read_body(await request.body())
     messages = [
-        build_sentence_message(
-            backend.topics.sentences, sentence, request_id=request_id, location=record.location, trace=trace
-        )
+        build_sentence_message(backend.topics.sentences, sentence, origin=origin, location=record.location)
         for record in body.records
         for sentence in record.sentences
     ]
@@ -116,7 +113,7 @@ async def send(request: Request) -> Response:
         ids=[sentence.id or "" for sentence in body.sentences],
         records=None if query.is_words_format else body.to_outcomes(),
         waiting=_explain_waiting(backend, {sentence.dataset for sentence in body.sentences}) or None,
-        request_id=request_id,
+        request_id=get_request_id(request),
     )
     return Response(accepted.model_dump_json(exclude_none=True), status_code=202, media_type="application/json")
 
@@ -130,21 +127,21 @@ def _explain_waiting(backend: Backend, datasets: Iterable[str]) -> dict[str, str
 
 
 async def _append_lines(
-    backend: Backend, reader: BodyReader, lines: Sequence[BodyLine], request_id: str, trace: Headers
+    backend: Backend, reader: BodyReader, lines: Sequence[BodyLine], origin: RequestOrigin
 ) -> list[bytes]:
     """Appends all sentences of a line, or none of them and answers with a problem."""
     answers, messages = [], []
     for number, record in (await reader.read_lines(lines)).items():
         if not isinstance(record, ParsedRecord):
-            answers.append(render_problem_line(record, request_id=request_id, line=number))
+            answers.append(render_problem_line(record, request_id=origin.request_id or "", line=number))
             continue
         try:
             messages += [
-                build_sentence_message(backend.topics.sentences, sentence, request_id=request_id, trace=trace)
+                build_sentence_message(backend.topics.sentences, sentence, origin=origin)
                 for sentence in record.sentences
             ]
         except (InvalidInput, TooLargeError) as error:
-            answers.append(render_problem_line(error, request_id=request_id, line=number))
+            answers.append(render_problem_line(error, request_id=origin.request_id or "", line=number))
         else:
             answers.append(_render_accepted_line(record, reader.query))
     for start in range(0, len(messages), MAX_APPEND_BATCH):

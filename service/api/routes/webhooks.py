@@ -22,6 +22,7 @@ from service.api.http.bodies import read_json_object
 from service.api.http.problems import UnauthorizedError
 from service.api.http.threads import run_in_thread
 from service.api.ingest.platform_settings import get_platform_url, get_webhook_path, parse_webhook_secrets
+from service.api.ingest.request_origin import get_request_origin
 from service.api.ingest.webhook_deletions import complete_deletions
 from service.errors import DecodeError, InvalidInput, StreamError
 from service.formats import FORMATS, ReadOptions
@@ -29,7 +30,6 @@ from service.formats.platforms.events import ConvertedEvent
 from service.log.codec import build_dead_letter, build_sentence_message
 from service.log.protocol import Record
 from service.log.topics import MAX_OUTPUT_BYTES
-from service.log.trace_headers import read_trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -134,7 +134,7 @@ def _list_delivery_keys(request: Request, id_header: str, raw: bytes, query: Web
 
 async def ingest_event(request: Request, form: Format, webhook: Webhook[Any], query: WebhookQuery) -> Response:
     """Appends the sentences of an event, whose sender may do so."""
-    backend, request_id = get_backend(request), get_request_id(request)
+    backend = get_backend(request)
     raw = await request.body()
     try:
         body = await read_json_object(request)
@@ -154,10 +154,8 @@ async def ingest_event(request: Request, form: Format, webhook: Webhook[Any], qu
         event = webhook.convert(body, query, received_at, options)
         sentences = complete_deletions(backend, form.name, event, dataset=query.dataset, received_at=received_at)
         topic = backend.topics.sentences
-        trace = read_trace_headers(request.headers)
-        messages = [
-            build_sentence_message(topic, sentence, request_id=request_id, trace=trace) for sentence in sentences
-        ]
+        origin = get_request_origin(request)
+        messages = [build_sentence_message(topic, sentence, origin=origin) for sentence in sentences]
         return replace(event, sentences=sentences), messages
 
     try:

@@ -11,6 +11,7 @@ from service.errors import MessageTooLargeError, StateError
 from service.log.codec import (
     MAX_SENTENCE_BYTES,
     SENTENCE_EVENT_TYPE,
+    RequestOrigin,
     build_sentence_message,
     decode_headers,
     encode_headers,
@@ -35,14 +36,16 @@ def make_sentence(**fields: object) -> LabelledSentence:
 
 def test_a_sentence_message_holds_the_sentence_its_key_and_the_event() -> None:
     sentence = make_sentence()
-    message = build_sentence_message("in", sentence, request_id="r-1")
+    message = build_sentence_message("in", sentence, origin=RequestOrigin("r-1", "anna"))
     assert (message.topic, message.key) == ("in", b"news/42")
     assert read_sentence(message.value or b"") == sentence
     assert get_header(message.headers, "ce_type") == SENTENCE_EVENT_TYPE
     assert get_header(message.headers, "x-request-id") == "r-1"
+    assert get_header(message.headers, "x-sent-by") == "anna"
     again = build_sentence_message("in", sentence)
     assert get_header(again.headers, "ce_id") != get_header(message.headers, "ce_id")
     assert get_header(again.headers, "x-request-id") is None
+    assert get_header(again.headers, "x-sent-by") is None
 
 
 def test_the_sentences_of_a_document_have_one_key_whatever_their_ids() -> None:
