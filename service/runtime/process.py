@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -105,17 +104,29 @@ def raise_file_limit() -> int:
     return wanted
 
 
-def exit_after(stop: threading.Event, seconds: float) -> None:
-    """Ends the process this long after `stop` is set, whatever its threads still do."""
+def exit_after(stop: threading.Event, seconds: float, ended: threading.Event | None = None) -> None:
+    """Ends the process this long after `stop` is set, whatever its threads still do, unless `ended` is set by then."""
 
     def wait() -> None:
         stop.wait()
-        time.sleep(seconds)
+        if (ended or threading.Event()).wait(seconds):
+            return
         names = sorted(thread.name for thread in threading.enumerate() if thread is not threading.current_thread())
         logger.error("the process ends although it is not done after %g s: %s still run", seconds, ", ".join(names))
         os._exit(FORCED_EXIT_CODE)
 
     threading.Thread(target=wait, name="stop-deadline", daemon=True).start()
+
+
+@contextmanager
+def limit_stop_time(stop: threading.Event, seconds: float) -> Iterator[None]:
+    """Ends the process if the block runs for this long after `stop` is set."""
+    ended = threading.Event()
+    exit_after(stop, seconds, ended)
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 @contextmanager

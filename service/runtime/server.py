@@ -49,8 +49,8 @@ from service.runtime.process import (
     set_up_logging,
     stop_on_signals,
 )
+from service.runtime.process_limits import MAX_STOP_S, SWITCH_INTERVAL_S
 from service.runtime.scoring.process import ScoringProcess
-from service.runtime.server_limits import MAX_STOP_S, SWITCH_INTERVAL_S
 from service.runtime.supervisor import Supervisor
 from service.runtime.training.run import run_trainer_thread
 from service.runtime.webhooks import run_deliverer

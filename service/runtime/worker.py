@@ -15,7 +15,8 @@ from service.runtime.dataset_settings import build_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session
 from service.runtime.probes import start_probes
-from service.runtime.process import open_tracing, restrict_new_files, set_up_logging, stop_on_signals
+from service.runtime.process import limit_stop_time, open_tracing, restrict_new_files, set_up_logging, stop_on_signals
+from service.runtime.process_limits import MAX_STOP_S
 from service.runtime.supervisor import Supervisor
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import POLL_TIMEOUT_S, Worker
@@ -55,7 +56,7 @@ def run_worker(settings: Settings, *, once: bool) -> str:
         telemetry = None if port is None else Telemetry(annotators=settings.metrics.annotators)
         runner = WorkerRunner(settings, topics, once=once, telemetry=telemetry, tracing=tracing)
         supervisor = Supervisor()
-        with stop_on_signals(supervisor.stop):
+        with stop_on_signals(supervisor.stop), limit_stop_time(supervisor.stop, MAX_STOP_S):
             if telemetry is not None:
                 _start_probes(settings, supervisor, runner, telemetry)
             supervisor.start("worker", runner.run)

@@ -151,13 +151,17 @@ class ApiSettings(SettingsGroup):
     )
     argilla_secrets: SecretStr = Field(
         default=SecretStr(""),
-        description="Comma separated secrets of Argilla's webhooks; none: the webhooks need a key",
+        description="Comma separated secrets of Argilla's webhooks, each for any dataset or, as DATASET:SECRET, for one; none: "
+        "the webhooks need a key",
     )
 
     @field_validator("argilla_secrets")
     @classmethod
     def _check_webhook_secrets(cls, secrets: SecretStr) -> SecretStr:
-        for secret in _split_commas(secrets.get_secret_value()):
+        for entry in _split_commas(secrets.get_secret_value()):
+            dataset, colon, secret = entry.rpartition(":")
+            if colon and not is_dataset_name(dataset):
+                raise ValueError(f"{dataset[:64]!r} can't be a dataset: give DATASET:SECRET, or the secret alone")
             bare = secret.removeprefix("whsec_").rstrip("=")
             if len(bare) < 2 or len(bare) % 4 == 1 or not re.fullmatch(r"[A-Za-z0-9+/]+", bare):
                 raise ValueError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from service.api.http.free_memory import FreedMemory
+
 # Of each request, not counted: small requests go on while large ones fill the budget.
 UNCOUNTED_BYTES: Final = 1 << 16
 
@@ -14,6 +16,7 @@ class BodyBudget:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.used_bytes = 0
+        self._freed = FreedMemory()
 
     def can_hold(self, body_bytes: int) -> bool:
         """Whether there is room for a body of this size."""
@@ -29,7 +32,9 @@ class BodyBudget:
 
     def release(self, body_bytes: int) -> None:
         """Gives back what a body of this size was counted with."""
-        self.used_bytes -= _count(body_bytes)
+        counted = _count(body_bytes)
+        self.used_bytes -= counted
+        self._freed.add(counted)
 
 
 def _count(body_bytes: int) -> int:

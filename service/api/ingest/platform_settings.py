@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from service.formats import FORMATS
@@ -23,12 +24,21 @@ def get_webhook_path(form: Format) -> str:
     return f"{_WEBHOOKS_PREFIX}{form.name}"
 
 
-def parse_webhook_secrets(settings: ApiSettings, form: Format) -> list[bytes]:
+@dataclass(frozen=True, slots=True)
+class WebhookSecret:
+    """Signs the deliveries of a platform, for one dataset of ours or (None) for any."""
+
+    secret: bytes
+    dataset: str | None
+
+
+def parse_webhook_secrets(settings: ApiSettings, form: Format) -> list[WebhookSecret]:
     """The secrets that sign the platform's deliveries; empty if none is set or the platform does not sign."""
     if form.webhook is None or form.webhook.signature is None:
         return []
     signature = form.webhook.signature
-    return [signature.parse_secret(secret) for secret in settings.list_secrets(signature.secrets_setting)]
+    entries = [entry.rpartition(":") for entry in settings.list_secrets(signature.secrets_setting)]
+    return [WebhookSecret(signature.parse_secret(secret), dataset or None) for dataset, _, secret in entries]
 
 
 def list_signed_paths(settings: ApiSettings) -> frozenset[str]:

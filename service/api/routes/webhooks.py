@@ -105,8 +105,9 @@ async def _ingest_signed_event(
     late_reason = None
     secrets = parse_webhook_secrets(backend.settings, form)
     if secrets:
+        usable = [each.secret for each in secrets if each.dataset in (None, query.dataset)]
         try:
-            late_reason = signature.verify(raw, request.headers, secrets, now=datetime.now(UTC)).late_reason
+            late_reason = signature.verify(raw, request.headers, usable, now=datetime.now(UTC)).late_reason
         except InvalidInput as error:
             raise UnauthorizedError(str(error)) from None
     with backend.deliveries.deduplicate(_list_delivery_keys(request, signature.id_header, raw, query)) as is_new:

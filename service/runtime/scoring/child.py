@@ -33,9 +33,9 @@ from service.runtime.http_server import SupervisedServer, build_server_config, g
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_log
 from service.runtime.process import exit_after, open_tracing, restrict_new_files, set_up_logging, stop_on_signals
+from service.runtime.process_limits import MAX_STOP_S, SWITCH_INTERVAL_S
 from service.runtime.scoring.channel import Channel, ChannelClosedError, Kind
 from service.runtime.scoring.dispatcher import serve_connection
-from service.runtime.server_limits import MAX_STOP_S, SWITCH_INTERVAL_S
 from service.runtime.supervisor import Supervisor
 from service.settings import read_settings
 from service.stream.state.view import StateView

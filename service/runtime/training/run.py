@@ -14,7 +14,8 @@ from service.runtime.lease import open_lease
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_log
 from service.runtime.probes import start_probes
-from service.runtime.process import restrict_new_files, set_up_logging, stop_on_signals
+from service.runtime.process import limit_stop_time, restrict_new_files, set_up_logging, stop_on_signals
+from service.runtime.process_limits import MAX_STOP_S
 from service.runtime.supervisor import Supervisor
 from service.runtime.training.trainer import Trainer
 from service.settings import find_unknown_variables
@@ -67,6 +68,7 @@ def run_trainer(settings: Settings) -> str:
         state_view = StateView(state_log, topics, build_datasets(settings, build_model_pool(settings)))
         training_view = TrainingView(training_log, topics.models)
         stack.enter_context(stop_on_signals(supervisor.stop))
+        stack.enter_context(limit_stop_time(supervisor.stop, MAX_STOP_S))
         if telemetry is not None:
             _start_probes(settings, supervisor, telemetry, state_view)
         supervisor.start("mirror", state_view.run)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +15,8 @@ import pytest
 from service.runtime.process import FORCED_EXIT_CODE, set_up_logging
 from service.settings import Settings
 from tests.support.command_harness import ROOT
+from tests.support.endless_graph import make_endless
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,21 +91,66 @@ def test_the_limit_of_file_descriptors_is_raised() -> None:
     assert ran.stdout == "True\n"
 
 
-ENDLESS_CHECK = """
-import sys, time
+SHORT_CHECK = """
+import sys
 from service.cli.files import model
-model.MAX_CHECK_S = 0.2
-model.check_model_folder = lambda *_, **__: time.sleep(1000)
+model.MAX_CHECK_S = 3.0
 model.check(sys.argv[1])
 """
 
 
-def test_the_check_of_a_model_that_never_answers_ends(tiny_model: Path) -> None:
+def test_the_check_of_a_model_that_never_answers_ends(tmp_path: Path) -> None:
+    """On a slow machine it may end before the graph runs: then, too, with the message."""
+    folder = make_model(tmp_path / "endless", "wordpiece")
+    make_endless(folder / "model.onnx")
     ran = subprocess.run(
-        [sys.executable, "-c", ENDLESS_CHECK, str(tiny_model)], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", SHORT_CHECK, str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert ran.returncode == FORCED_EXIT_CODE
+    assert (ran.returncode, ran.stdout) == (FORCED_EXIT_CODE, "")
     assert "its graph may never end" in ran.stderr
+
+
+STUCK_COMMAND = """
+import sys, time
+from service.runtime import server, worker
+from service.runtime.training import run as trainer
+
+def get_stuck(*_, **__):
+    print("stuck", flush=True)
+    time.sleep(1000)
+
+module, name, owner = {
+    "api": (server, "run", server.SupervisedServer),
+    "worker": (worker, "run", worker.WorkerRunner),
+    "trainer": (trainer, "run", trainer.Trainer),
+}[sys.argv[1]]
+module.MAX_STOP_S = 0.2
+setattr(owner, name, get_stuck)
+from service.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["api", "worker", "trainer"])
+def test_sigterm_ends_every_command_whatever_runs(command: str, tmp_path: Path, tiny_model: Path) -> None:
+    variables = {"LOG_PATH": tmp_path / "log.sqlite", "MODEL_FOLDER": tiny_model, "API_PORT": 0}
+    with subprocess.Popen(
+        [sys.executable, "-c", STUCK_COMMAND, command],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **{f"LABELWATCH_{name}": str(value) for name, value in variables.items()}},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "stuck\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == FORCED_EXIT_CODE
+            assert process.stderr is not None
+            assert re.search(rf"not done after 0\.2 s: .*\b{command}\b.* still run", process.stderr.read())
+        finally:
+            process.kill()
 
 
 def test_logs_mask_the_secrets_of_the_settings(

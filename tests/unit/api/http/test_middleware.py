@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tests.support.api_harness import ApiHarness
 
+WAIT_S = 60.0  # only a hang takes as long
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -67,8 +68,9 @@ def test_bodies_of_all_requests_share_a_budget(harness: ApiHarness) -> None:
         slow = AsgiExchange(harness.app, "/v1/sentences", content_type="application/json")
         async with slow:
             slow.send_lines(b"{" + b" " * 130_000)
-            while not budget.used_bytes:
-                await asyncio.sleep(0.001)
+            async with asyncio.timeout(WAIT_S):
+                while not budget.used_bytes:
+                    await asyncio.sleep(0.001)
             refused = await asyncio.to_thread(
                 harness.client.put, "/v1/datasets/x", content=b"{}" + b" " * 120_000, headers=JSON
             )

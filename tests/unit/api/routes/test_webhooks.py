@@ -471,6 +471,37 @@ def test_a_recorded_event_is_ingested_once_whatever_its_query(trusting: ApiHarne
     assert len(trusting.read_messages(TOPICS.sentences)) == 1
 
 
+def test_a_secret_of_one_dataset_signs_for_no_other(harness: ApiHarness) -> None:
+    other = "whsec_" + base64.b64encode(b"the secret of others").decode()
+    client = harness.serve_with_limits(
+        argilla_secrets=f"trips:{SECRET},{other}", keys=f"w:write:{hash_key('write-key')}"
+    )
+    for dataset, secret, status in (
+        ("others", SECRET, 401),
+        ("trips", SECRET, 202),
+        ("others", other, 202),
+    ):
+        event = signed(bodies.make_argilla_event(), secret=secret)
+        assert client.post(f"{ARGILLA}?dataset={dataset}", **event).status_code == status
+    assert [message["dataset"] for message in harness.read_messages(TOPICS.sentences)] == ["trips", "others"]
+
+
+def test_an_event_that_reaches_two_processes_is_one_item(harness: ApiHarness) -> None:
+    """Each process remembers its own deliveries: the event is appended twice, with the same id and revision."""
+    event = signed(bodies.make_argilla_event())
+    everything = {"flag_policy": {"kind": "below", "cut": 2.0}}
+    harness.client.put("/v1/datasets/trips", json=everything).raise_for_status()
+    harness.worker._datasets.apply_records(harness.log.read(TOPICS.datasets, 0, 10))  # as its thread would
+    for _ in range(2):
+        client = harness.serve_with_limits(argilla_secrets=SECRET)
+        assert client.post(f"{ARGILLA}?dataset=trips", **event).json()["ids"] == ["argilla:r-1"]
+    first, second = harness.read_messages(TOPICS.sentences)
+    assert first == second
+    harness.send()
+    (item,) = harness.client.get("/v1/review?dataset=trips").json()["items"]
+    assert item["id"] == "argilla:r-1"
+
+
 def test_what_the_log_did_not_take_may_be_delivered_again(trusting: ApiHarness) -> None:
     request = signed(bodies.make_argilla_event())
     trusting.serve_with(append_to=Broken())

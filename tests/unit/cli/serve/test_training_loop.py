@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.command_harness import CommandHarness
 from tests.support.training_data import make_training_text
-from tests.unit.cli.serve.test_up import poll_until, running, stop_process
+from tests.unit.cli.serve.test_up import list_modes, poll_until, running, stop_process, usual_umask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +40,8 @@ def send(client: httpx.Client, n: int, *, seed: int, n_errors: int = 0) -> set[s
     return {f"{seed}-{number}" for number in text.wrong}
 
 
-def test_from_labels_that_nobody_knows_to_a_queue_of_their_errors(harness: CommandHarness) -> None:
-    with running(harness, "up") as (process, client):
+def test_from_labels_that_nobody_knows_to_a_queue_of_their_errors(harness: CommandHarness, tmp_path: Path) -> None:
+    with usual_umask(), running(harness, "up") as (process, client):
         send(client, 60, seed=1)
         models = poll_until(client, "/v1/datasets/med/models", lambda answer: answer.get("waiting") == 60)
         assert (models["model"], models["auto_train"], models["arrived"], models["due_at"]) == (None, True, 60, 200)
@@ -74,6 +74,9 @@ def test_from_labels_that_nobody_knows_to_a_queue_of_their_errors(harness: Comma
         assert models["trainings"][0]["comparison"]["model"] == "med-v1"
         assert models["trainings"][0]["result"] in ("used", "not_used")
         stop_process(process, signal.SIGTERM)
+    modes = list_modes(tmp_path / "models")
+    assert "med-v1/model.json" in modes
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
 
 
 def test_a_dataset_may_refuse_the_trainer(harness: CommandHarness) -> None:

@@ -320,17 +320,39 @@ def test_a_log_that_is_deleted_is_noticed(harness: CommandHarness) -> None:
         stop_process(process, signal.SIGTERM)
 
 
-def test_nobody_else_can_read_what_the_service_stores(harness: CommandHarness) -> None:
+@contextlib.contextmanager
+def usual_umask() -> Iterator[None]:
+    """Files that processes started inside create are readable for everybody, unless they see to it."""
     previous = os.umask(0o022)
     try:
-        folder = harness.folder / "new"
-        with running(harness, "up", LABELWATCH_LOG_PATH=str(folder / "log.sqlite")) as (process, client):
-            assert client.post("/v1/sentences", json=WRONG).status_code == 202
-            stored = [folder, *folder.rglob("*")]
-            stop_process(process, signal.SIGTERM)
-        assert len(stored) > 3
-        assert {
-            path.name: oct(path.stat().st_mode) for path in stored if path.exists() and path.stat().st_mode & 0o077
-        } == {}
+        yield
     finally:
         os.umask(previous)
+
+
+def list_modes(folder: Path) -> dict[str, int]:
+    """The modes of everything in a folder, by path. What is removed meanwhile is left out."""
+    modes = {}
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            modes[str(path.relative_to(folder))] = path.stat().st_mode & 0o777
+    return modes
+
+
+def test_nobody_else_can_read_what_the_service_stores(harness: CommandHarness) -> None:
+    """Also what it stores for a while: a queue without a file is in a temporary one."""
+    folder, temporary = harness.folder / "new", harness.folder / "temporary"
+    temporary.mkdir()
+    variables = {
+        "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
+        "LABELWATCH_API_QUEUE_PATH": ":memory:",
+        "TMPDIR": str(temporary),
+    }
+    with usual_umask(), running(harness, "up", **variables) as (process, client):
+        assert client.post("/v1/sentences", json=WRONG).status_code == 202
+        modes = list_modes(harness.folder)
+        stop_process(process, signal.SIGTERM)
+    del modes["temporary"]
+    assert any(name.startswith("temporary/") and name.endswith("queue.sqlite") for name in modes)
+    assert {"new", "new/log.sqlite"} <= set(modes)
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}

@@ -1,4 +1,4 @@
-"""Times of every process that serves HTTP."""
+"""Times of long-running processes."""
 
 from __future__ import annotations
 
