@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 AUDIT_EVENT_TYPE: Final = "labelwatch.audit.v1"
 MAX_RECORDS_IN_MEMORY: Final = 10_000
+MAX_FIELDS_CHARS: Final = 1_000
+
+
+def join_fields(names: Iterable[str]) -> str:
+    """The names of changed settings as a detail of a record."""
+    return ", ".join(sorted(names))[:MAX_FIELDS_CHARS]
 
 
 class Actor(NamedTuple):

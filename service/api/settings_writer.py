@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from service.access.audit_log import join_fields
 from service.api.access.actor import get_actor
 from service.api.backend import get_backend
 from service.datasets.changes import merge_settings, replace_settings, write_change
@@ -54,9 +55,9 @@ async def write_settings(
         effects = find_effects(change, state.in_force, snapshot, names=view.list_names(), build_judge=view.build_judge)
         if dry_run:
             return WrittenSettings(change.settings, effects)
-        actor, changed = get_actor(request), ", ".join(sorted(fields))[:1000]
+        actor = get_actor(request)
         audit = actor.build_message(
-            backend.topics.audit, "settings", dataset=name, version=change.settings.version, fields=changed
+            backend.topics.audit, "settings", dataset=name, version=change.settings.version, fields=join_fields(fields)
         )
         await backend.appender.write(
             lambda log, timeout: write_change(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Annotated, Literal, NamedTuple, Protocol, get_args
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from service.contracts.base import Message
 
@@ -46,6 +46,8 @@ class BaseFlagPolicy(Message, ABC):
 
 class ConfidentPolicy(BaseFlagPolicy):
     """A sentence goes to review if confident learning flags one of its words."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["kind"]})  # it tells the policies apart
 
     kind: Literal["confident"] = "confident"
 

@@ -127,7 +127,7 @@ UNWRITTEN_RULES = [
     ("POST /inception/", r""),
     ("PUT /v1/datasets/{name}/label-set", r""),
     ("POST /v1/dead-letters/{id}/replay", r""),  # the sentence is checked as in the stream
-    ("(PUT|PATCH) /v1/datasets/{name}", r"twice|and the dataset is|`(label_map|model|forget|flag_policy)"),
+    ("(PUT|PATCH) /v1/datasets/{name}", r"twice|and the dataset is|`(label_map|model|forget)"),
     ("(PUT|PATCH) /v1/datasets/{name}", r"the model can't judge|map them \(label_map\)"),
     ("POST /v1/decisions", r"`(decisions.\d+.)?(labels|wrong|withdrawn|verdict)[^`]*`|labels"),
 ]

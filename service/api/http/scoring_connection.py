@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from service.api.http.connection import MAX_HEAD_BYTES, LimitedHttpProtocol
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 METHOD: Final = b"POST "
 PATH: Final = b"/v1/score"
 END_OF_HEAD: Final = b"\r\n\r\n"
+_BARE_LINE_FEED: Final = re.compile(rb"(?<!\r)\n")  # such a head never ends: the first process refuses it
 _NDJSON_NAMES: Final = tuple(alias.encode() for alias in NDJSON_ALIASES)
 
 
@@ -51,7 +53,7 @@ class ScoringHttpProtocol(LimitedHttpProtocol):
             return
         received = self._unparsed + data
         end = received.find(END_OF_HEAD)
-        if end < 0 and len(received) <= MAX_HEAD_BYTES:
+        if end < 0 and len(received) <= MAX_HEAD_BYTES and not _BARE_LINE_FEED.search(received):
             self._unparsed = received
             self._unset_keepalive_if_required()
             if self._head_timer is None:
@@ -74,7 +76,10 @@ class ScoringHttpProtocol(LimitedHttpProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self.app = self.config.loaded_app if is_scoring_target(self.url) else _refuse_pipelined
+        is_own = is_scoring_target(self.url) and not any(
+            alias in value.lower() for _, value in self.headers for alias in _NDJSON_NAMES
+        )
+        self.app = self.config.loaded_app if is_own else _refuse_pipelined
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -205,7 +205,7 @@ def set_dataset(
             change = replace_settings(state, new_settings, build_judge=registry.build_judge)
         snapshot = read_state(log, topics).snapshot
         check_model_fits(change, snapshot.get_arrivals(name).total)
-        write_audited_change(log, topics, change)
+        write_audited_change(log, topics, change, changes if new_settings is None else new_settings)
     typer.echo(f"{name}: settings version {change.settings.version} is written to {topics.datasets}")
     if label_set is not None:
         typer.echo(sanitize(f"label set: {format_names(label_set.types)}, from {label_set.description}"))
@@ -231,7 +231,7 @@ def delete(name: DatasetArgument, yes: YesOption = False) -> None:
         if not yes:
             typer.confirm(f"Restore the default settings of {name}?", abort=True)
         change = replace_settings(registry.get_settings_state(name), {}, build_judge=registry.build_judge)
-        write_audited_change(log, topics, change)
+        write_audited_change(log, topics, change, ())
     typer.echo(f"{name} is judged with the default settings, as version {change.settings.version}")
 
 

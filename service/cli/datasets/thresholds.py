@@ -150,5 +150,5 @@ def reset(dataset: ResetDatasetArgument, yes: YesOption = False) -> None:
             typer.confirm(
                 f"Forget what was learned of {dataset} (epoch {state.in_force.epoch}) and start anew?", abort=True
             )
-        write_audited_change(log, topics, change)
+        write_audited_change(log, topics, change, ("epoch",))
     typer.echo(f"{dataset} starts anew with epoch {change.settings.epoch} (settings version {change.settings.version})")

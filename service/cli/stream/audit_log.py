@@ -9,7 +9,7 @@ import typer
 from service.access.audit_log import AuditFilter, read_entries
 from service.cli.shared.options import JsonOption
 from service.cli.shared.terminal import sanitize
-from service.contracts.audit import AuditRecord
+from service.contracts.audit import AuditAction, AuditRecord
 from service.log.read import read_topic
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
@@ -18,7 +18,8 @@ ActorOption = Annotated[
     str | None, typer.Option("--actor", metavar="NAME", help="Only changes by this key, user or command's user.")
 ]
 ActionOption = Annotated[
-    str | None, typer.Option("--action", metavar="ACTION", help="Only changes of this kind, such as `settings`.")
+    AuditAction | None,
+    typer.Option("--action", metavar="ACTION", help="Only changes of this kind, such as `settings`."),
 ]
 DatasetOption = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="Only changes of this dataset.")]
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from service.access.audit_log import AuditFilter
 from service.api.dependencies import BackendDep, DatasetQuery, reject_unknown_parameters
-from service.contracts.audit import AuditRecord
+from service.contracts.audit import AuditAction, AuditRecord
 
 router = APIRouter(tags=["keys"])
 
@@ -26,7 +26,7 @@ async def audit(
     backend: BackendDep,
     *,
     actor: Annotated[str | None, Query(max_length=128, description="Only changes by this key, user or command")] = None,
-    action: Annotated[str | None, Query(max_length=64, description="Only changes of this kind")] = None,
+    action: Annotated[AuditAction | None, Query(description="Only changes of this kind")] = None,
     dataset: DatasetQuery = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 50,
     before: Annotated[int | None, Query(ge=0, lt=2**63, description="`next` of the previous page")] = None,

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from service.errors import DecodeError, InvalidInput, SettingsError
-from service.formats.platforms.inception.xml_guard import check_xml
+from service.formats.platforms.inception.xml_guard import MAX_TYPE_ELEMENTS, check_xml
 from service.labels import Span
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class InceptionDocument:
             import cassis
         except ImportError:
             raise SettingsError(MISSING_LIBRARY) from None
-        check_xml(type_system, field="typeSystem")
+        check_xml(type_system, field="typeSystem", max_elements=MAX_TYPE_ELEMENTS)
         check_xml(xmi, field="document.xmi")
         try:
             types = cassis.load_typesystem(type_system)

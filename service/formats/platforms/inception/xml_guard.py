@@ -9,10 +9,13 @@ from service.errors import DecodeError, InvalidInput
 
 MAX_DEPTH: Final = 32  # a CAS has 3 levels, a type system 6
 MAX_ELEMENTS: Final = 500_000
+MAX_TYPE_ELEMENTS: Final = 20_000  # of a type system: reading it takes time that grows with the square of its types
 
 
-def check_xml(text: str, *, field: str) -> None:
+def check_xml(text: str, *, field: str, max_elements: int | None = None) -> None:
+    """`max_elements`: of this document, if it is less than for any."""
     parser = expat.ParserCreate()
+    limit = MAX_ELEMENTS if max_elements is None else max_elements
     depth = elements = 0
 
     def start_element(*_: object) -> None:
@@ -21,8 +24,8 @@ def check_xml(text: str, *, field: str) -> None:
         elements += 1
         if depth > MAX_DEPTH:
             raise InvalidInput(f"its elements are nested more than {MAX_DEPTH} deep", field=field)
-        if elements > MAX_ELEMENTS:
-            raise InvalidInput(f"it has more than {MAX_ELEMENTS:,} elements: use smaller documents", field=field)
+        if elements > limit:
+            raise InvalidInput(f"it has more than {limit:,} elements: use smaller documents", field=field)
 
     def end_element(_: str) -> None:
         nonlocal depth

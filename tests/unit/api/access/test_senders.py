@@ -12,8 +12,6 @@ from tests.support import platform_bodies as bodies
 from tests.support.api_harness import TOPICS
 
 if TYPE_CHECKING:
-    import httpx
-
     from tests.support.api_harness import ApiHarness
 
 ANNA = generate_key()
@@ -29,7 +27,7 @@ def list_senders(harness: ApiHarness) -> list[str | None]:
 def test_a_sentence_carries_the_name_of_its_key(harness: ApiHarness) -> None:
     client = harness.serve_with_limits(keys=f"anna:admin:{hash_key(ANNA)}")
     client.headers.update(HEADERS)
-    answers: list[httpx.Response] = [
+    answers = [
         client.post("/v1/sentences", json=SENTENCE),
         client.post("/v1/sentences", content=json.dumps(SENTENCE), headers=NDJSON),
         client.post("/v1/webhooks/label-studio", json=bodies.make_event()),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import SecretStr
 
 from service.access.key_text import hash_key
 from service.api.ingest.webhook_deliveries import WebhookDeliveries
@@ -22,6 +23,7 @@ from service.formats.platforms.webhook_signatures import (
 )
 from service.log.codec import get_header
 from service.log.topics import Topics
+from service.settings import ApiSettings
 from tests.support import platform_bodies as bodies
 
 if TYPE_CHECKING:
@@ -493,7 +495,9 @@ def test_an_event_that_reaches_two_processes_is_one_item(harness: ApiHarness) ->
     harness.client.put("/v1/datasets/trips", json=everything).raise_for_status()
     harness.worker._datasets.apply_records(harness.log.read(TOPICS.datasets, 0, 10))  # as its thread would
     for _ in range(2):
-        client = harness.serve_with_limits(argilla_secrets=SECRET)
+        client = harness.serve_with(
+            settings=ApiSettings(argilla_secrets=SecretStr(SECRET)), deliveries=WebhookDeliveries()
+        )
         assert client.post(f"{ARGILLA}?dataset=trips", **event).json()["ids"] == ["argilla:r-1"]
     first, second = harness.read_messages(TOPICS.sentences)
     assert first == second

@@ -471,3 +471,13 @@ def test_settings_that_are_shown_and_set_again_keep_an_unset_policy(harness: Com
     put(harness, "news", "--file", file)
     assert "flag_policy" not in json.loads(written(harness)[-1][1] or b"")
     assert show_settings(harness, "news")["flag_policy"] is None
+
+
+def test_the_audit_trail_names_the_changed_settings(harness: CommandHarness) -> None:
+    put(harness, "news", "method=product", "control_share=0.5")
+    assert harness.run("thresholds", "reset", "news", "--yes").code == 0
+    assert harness.run("datasets", "delete", "news", "--yes").code == 0
+    lines = harness.run("audit-log", "--action", "settings", "--json").out.splitlines()
+    assert [json.loads(line)["details"]["fields"] for line in lines] == ["control_share, method", "epoch", ""]
+    unknown = harness.run("audit-log", "--action", "colours")
+    assert (unknown.code, "withdrawal" in unknown.err) == (2, True)

@@ -10,7 +10,7 @@ import pytest
 from service.errors import InvalidInput, SettingsError
 from service.formats.platforms.inception import xml_guard
 from service.formats.platforms.inception.documents import SENTENCE_TYPE, TOKEN_TYPE, InceptionDocument, TextRange
-from service.formats.platforms.inception.xml_guard import check_xml
+from service.formats.platforms.inception.xml_guard import MAX_TYPE_ELEMENTS, check_xml
 from service.labels import Span
 from tests.support.inception_documents import FEATURE, LAYER, make_request, make_type_system, read_answer
 
@@ -131,6 +131,16 @@ def test_the_number_of_elements_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     check_xml("<a><b/><b/></a>", field="x")
     with pytest.raises(InvalidInput, match="more than 3 elements"):
         check_xml("<a><b/><b/><b/></a>", field="x")
+    with pytest.raises(InvalidInput, match="more than 2 elements"):
+        check_xml("<a><b/><b/></a>", field="x", max_elements=2)
+
+
+def test_a_type_system_has_a_smaller_limit() -> None:
+    """The library takes time that grows with the square of its types."""
+    types = "<types>" + "<typeDescription/>" * MAX_TYPE_ELEMENTS + "</types>"
+    with pytest.raises(InvalidInput, match="more than 20,000 elements") as raised:
+        InceptionDocument.read("<a/>", types, layer="x", feature="y")
+    assert raised.value.field == "typeSystem"
 
 
 def test_without_the_library_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

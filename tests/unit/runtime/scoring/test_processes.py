@@ -189,6 +189,21 @@ def test_another_request_that_does_not_wait_for_its_turn_is_refused(scoring: Cli
     assert (status, headers["connection"], headers["retry-after"]) == (503, "close", "1"), body
 
 
+def test_lines_that_do_not_wait_for_their_turn_are_refused(scoring: Client) -> None:
+    """NDJSON requests share limits, which only the first process knows."""
+    lines = build_request("/v1/score", json.dumps(SENTENCES[0]).encode(), content_type="application/x-ndjson")
+    scoring.send(build_request("/v1/score", SENTENCES[0]) + lines)
+    assert scoring.receive()[0] == 200
+    status, headers, body = scoring.receive()
+    assert (status, headers["connection"]) == (503, "close"), body
+
+
+def test_a_head_without_carriage_returns_is_refused_at_once(scoring: Client) -> None:
+    """Its end would never be found. It is half of a head for as long as heads may take, and then there is no answer."""
+    scoring.send(build_request("/v1/score", SENTENCES[0]).replace(b"\r\n", b"\n"))
+    assert scoring.socket.recv(1 << 12).startswith(b"HTTP/1.1 400")
+
+
 def test_one_scrape_has_the_requests_of_all_processes(service: ServiceProcess, first: Client, scoring: Client) -> None:
     def count() -> tuple[float, ...]:
         return (

@@ -87,6 +87,9 @@ def test_pages_and_filters(client: TestClient) -> None:
     assert len(read_audit(client, 2, dataset="a")) == 2
     assert client.get("/v1/audit?action=decision", headers=HEADERS).json()["records"] == []
     assert client.get("/v1/audit?actor=nobody", headers=HEADERS).json()["records"] == []
+    unknown = client.get("/v1/audit?action=Decision", headers=HEADERS)
+    assert (unknown.status_code, unknown.json()["field"]) == (422, "action")
+    assert "withdrawal" in unknown.json()["detail"]
 
 
 def test_records_that_cannot_be_read_are_skipped(harness: ApiHarness, client: TestClient) -> None:
