@@ -42,10 +42,10 @@ def assert_summaries_are_scans(queue: ReviewQueue) -> None:
                 assert overview.recall.model_dump() == pytest.approx(scan_recall(db, dataset).model_dump())
                 counted = {name: tuple(counts) for name, counts in queue.count_annotators(dataset).items()}
                 assert counted == scan_annotators(db, dataset)
-        assert queue.count_verdicts_by_dataset() == {
-            name: {verdict: n for (each, verdict), n in scan_verdicts(db).items() if each == name}
-            | {verdict: 0 for verdict in ("error", "ok", "unsure") if (name, verdict) not in scan_verdicts(db)}
-            for name, _ in scan_verdicts(db)
+        verdicts = scan_verdicts(db)
+        assert dict(queue.count_verdicts_by_dataset()) == {
+            name: {verdict: verdicts.get((name, verdict), 0) for verdict in ("error", "ok", "unsure")}
+            for name, _ in verdicts
         }
 
 

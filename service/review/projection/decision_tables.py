@@ -6,6 +6,7 @@ withdrawn one makes room for another. What is read of them is bounded, and found
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from service.contracts import Decision
@@ -15,6 +16,7 @@ from service.review.settlement import MAX_REVIEWERS_PER_ITEM
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
     from service.contracts import Claim
     from service.log.protocol import Record
@@ -122,6 +124,23 @@ def list_decided_keys(db: sqlite3.Connection, dataset: str) -> list[SentenceKey]
         (dataset, sentence_id)
         for (sentence_id,) in db.execute("SELECT DISTINCT id FROM decisions WHERE dataset = ?", (dataset,))
     ]
+
+
+def find_decided_keys(db: sqlite3.Connection, keys: Iterable[SentenceKey]) -> set[SentenceKey]:
+    """Those of the keys with a decision, also a withdrawn one, and those that SQLite's JSON can't hold."""
+    ids: dict[str, list[str]] = {}
+    unknown: set[SentenceKey] = set()
+    for dataset, sentence_id in keys:
+        if "\0" in sentence_id:
+            unknown.add((dataset, sentence_id))
+        else:
+            ids.setdefault(dataset, []).append(sentence_id)
+    query = "SELECT DISTINCT id FROM decisions WHERE dataset = ? AND id IN (SELECT value FROM json_each(?))"
+    return unknown | {
+        (dataset, sentence_id)
+        for dataset, listed in ids.items()
+        for (sentence_id,) in db.execute(query, (dataset, json.dumps(listed)))
+    }
 
 
 def put_claim(db: sqlite3.Connection, claim: Claim, record: Record) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from service.review.items import ItemState
     from service.review.projection.summaries import Summaries
     from service.review.ranker import Ranker
+    from service.review.review_state import SentenceKey
 
 
 class ItemWriter:
@@ -34,6 +35,8 @@ class ItemWriter:
 
     def __init__(self, summaries: Summaries) -> None:
         self._summaries = summaries
+        self.new_keys: set[SentenceKey] = set()
+        """The items of this transaction that replace none and are of no task: only a decision can change their state."""
         self._facet_numbers = FacetNumbers()
         self._bodies: list[tuple[object, ...]] = []
         self._texts: list[tuple[int, str]] = []
@@ -42,15 +45,19 @@ class ItemWriter:
     def clear(self) -> None:
         """For an empty file, and after a transaction that was rolled back."""
         self._facet_numbers.clear()
+        self.new_keys.clear()
         for rows in (self._bodies, self._texts, self._facets):
             rows.clear()
 
     def put(self, db: sqlite3.Connection, assessment: Assessment, record: Record, ranker: Ranker) -> bool:
         """Whether the assessment is the item now: an older revision that arrives late is not."""
-        names = _list_facets(assessment)
+        task = PlatformTask.from_sentence(assessment)
+        names = _list_facets(assessment, task)
         facets = [self._facet_numbers.find(db, facet) for facet in names]
-        row = _build_row(assessment, ranker)
+        row = _build_row(assessment, task, ranker)
         number = _insert_item(db, row)
+        if number is not None and task is None:
+            self.new_keys.add((row.dataset, row.id))
         if number is None and self._drop_superseded(db, assessment):
             number = _insert_item(db, row)
         if number is None:
@@ -70,6 +77,7 @@ class ItemWriter:
         query = "SELECT no, revision FROM items WHERE dataset = ? AND id = ?"
         number, revision = db.execute(query, (assessment.dataset, str(assessment.id))).fetchone()
         if supersedes(assessment.revision, revision):
+            self.new_keys.discard((assessment.dataset, str(assessment.id)))
             self._drop_number(db, number)
             return True
         return False
@@ -77,6 +85,7 @@ class ItemWriter:
     def drop(self, db: sqlite3.Connection, dataset: str, sentence_id: str) -> None:
         row = db.execute("SELECT no FROM items WHERE dataset = ? AND id = ?", (dataset, sentence_id)).fetchone()
         if row is not None:
+            self.new_keys.discard((dataset, sentence_id))
             self._drop_number(db, row[0])
 
     def _drop_number(self, db: sqlite3.Connection, number: int) -> None:
@@ -104,7 +113,7 @@ class ItemWriter:
             rows.clear()
 
 
-def _list_facets(assessment: Assessment) -> set[str]:
+def _list_facets(assessment: Assessment, task: PlatformTask | None) -> set[str]:
     facets = build_facets(
         select_flags(assessment),
         select_suspects(assessment),
@@ -112,7 +121,6 @@ def _list_facets(assessment: Assessment) -> set[str]:
         model=assessment.model.name,
         batch=assessment.batch,
     )
-    task = PlatformTask.from_sentence(assessment)
     return facets if task is None else facets | {encode_task_facet(task)}
 
 
@@ -146,9 +154,8 @@ INSERT_ITEM: Final = (
 )
 
 
-def _build_row(assessment: Assessment, ranker: Ranker) -> ItemRow:
+def _build_row(assessment: Assessment, task: PlatformTask | None, ranker: Ranker) -> ItemRow:
     key = (assessment.dataset, str(assessment.id))
-    task = PlatformTask.from_sentence(assessment)
     lowest_scores = compute_lowest_by_kind(assessment) if assessment.reason == "flagged" else []
     priority, score = _discard_non_finite(assessment.priority), _discard_non_finite(assessment.score)
     return ItemRow(
@@ -156,7 +163,7 @@ def _build_row(assessment: Assessment, ranker: Ranker) -> ItemRow:
         revision=assessment.revision,
         reason=assessment.reason,
         state=TASK_DELETION_STATE
-        if is_task_deletion(assessment)
+        if task is not None and is_task_deletion(assessment)
         else derive_item_state(assessment.reason, OPEN_SETTLEMENT, deleted_with_task=False),
         rank=ranker.rank(priority, lowest_scores),
         tie=1.0 if priority is None else priority,
@@ -190,6 +197,6 @@ def compute_lowest_by_kind(assessment: Assessment) -> list[tuple[WordKind, float
     lowest: dict[WordKind, float] = {}
     kinds = find_word_kinds(assessment.labels, select_flags(assessment))
     for kind, weighted_score in zip(kinds, compute_weighted_scores(assessment), strict=False):
-        if weighted_score is not None and math.isfinite(weighted_score):
-            lowest[kind] = min(weighted_score, lowest.get(kind, weighted_score))
+        if weighted_score is not None and weighted_score < lowest.get(kind, math.inf) and weighted_score > -math.inf:
+            lowest[kind] = weighted_score
     return sorted(lowest.items(), key=lambda entry: (entry[0].given, entry[0].suggested or ""))

@@ -22,7 +22,13 @@ from service.datasets.settings_records import get_dataset_name, read_settings_re
 from service.errors import InvalidInput, StateError, StreamError
 from service.review.messages import ErasedAssessment, parse_decision_record, parse_review_record
 from service.review.projection.control_sample import position_all_controls, position_control
-from service.review.projection.decision_tables import drop_decision, list_decided_keys, put_claim, put_decision
+from service.review.projection.decision_tables import (
+    drop_decision,
+    find_decided_keys,
+    list_decided_keys,
+    put_claim,
+    put_decision,
+)
 from service.review.projection.item_writer import ItemWriter
 from service.review.projection.outcomes import update_outcomes
 from service.review.projection.ranker_examples import RankerExamples
@@ -185,6 +191,8 @@ class ReviewProjector:
                     logger.exception("an error of labelwatch")
                     self._skip_record(record, "can't be put into the review queue")
             self._items.flush(db)
+            # Most records are of new sentences without a decision: one query for all of them instead of one for each.
+            self._changed_keys -= self._items.new_keys - find_decided_keys(db, self._items.new_keys)
             for key in sorted(self._changed_keys):
                 examples = update_outcomes(db, key, self._summaries)
                 self._decisions_changed |= examples is not None
@@ -260,6 +268,7 @@ class ReviewProjector:
         else:
             drop_decision(db, message, self._summaries)
         self._changed_keys.add((message.dataset, message.id))
+        self._decisions_changed = True  # also where nothing is left of the last decision about an item
 
     def _update_examples(self, key: SentenceKey, examples: dict[str, RankerExample]) -> None:
         dataset, sentence_id = key

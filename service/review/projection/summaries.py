@@ -79,8 +79,13 @@ class ItemSummary:
         if reason == "control":
             yield "inclusion", encode_number(self.inclusion)
         for facet in self.facets:
-            if facet.startswith(FACET_STARTS):
+            if _is_counted(facet):
                 yield "facet", facet
+
+
+@lru_cache(maxsize=4096)
+def _is_counted(facet: str) -> bool:
+    return facet.startswith(FACET_STARTS)
 
 
 def list_shown_values(score: float | None, priority: float | None) -> Iterator[tuple[str, str]]:

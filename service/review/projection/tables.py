@@ -7,7 +7,8 @@ partitions are read in. So all replicas, and a queue that is built again, agree.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings, PlatformTask
@@ -109,12 +110,20 @@ TABLES = (
 )
 DEFAULT_OVERLAP = DatasetSettings().overlap
 OPEN_SETTLEMENT = Settlement("open")
+SECONDS_PER_DAY = 86_400
+FIRST_DAY = date(1970, 1, 1)
 MIN_TIMESTAMP = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 MAX_TIMESTAMP = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 def to_utc_day(moment: datetime | None) -> str | None:
-    return None if moment is None else datetime.fromtimestamp(to_timestamp(moment), UTC).date().isoformat()
+    return None if moment is None else _format_day(int(to_timestamp(moment) // SECONDS_PER_DAY))
+
+
+@lru_cache(maxsize=4096)
+def _format_day(days: int) -> str:
+    """The day that is so many days after the first of 1970."""
+    return (FIRST_DAY + timedelta(days=days)).isoformat()
 
 
 def to_timestamp(moment: datetime | None) -> float:

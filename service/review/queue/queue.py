@@ -59,7 +59,7 @@ from service.review.settlement import select_independent
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from service.review.agreement import AgreementFigures
@@ -199,10 +199,10 @@ class ReviewQueue:
         with self.file.read_transaction() as db:
             return count_items(db, datasets)
 
-    def count_items_by_dataset(self) -> dict[str, dict[str, int]]:
+    def count_items_by_dataset(self) -> Mapping[str, Mapping[str, int]]:
         return self._cache.compute(("counts",), count_items_by_dataset)
 
-    def count_verdicts_by_dataset(self) -> dict[str, dict[str, int]]:
+    def count_verdicts_by_dataset(self) -> Mapping[str, Mapping[str, int]]:
         return self._decisions_cache.compute(("verdicts",), count_verdicts_by_dataset)
 
     def build_overview(self, dataset: str | None = None) -> Overview:
@@ -214,7 +214,7 @@ class ReviewQueue:
         with self.file.read_transaction() as db:
             return count_facets(db, dataset, state)
 
-    def count_annotators(self, dataset: str, first: Sequence[str] = ()) -> dict[str, AnnotatorCounts]:
+    def count_annotators(self, dataset: str, first: Sequence[str] = ()) -> Mapping[str, AnnotatorCounts]:
         """By name, of a limited number; the names in `first` are among them."""
         return self._cache.compute(("annotators", dataset, *first), lambda db: count_annotators(db, dataset, first))
 
@@ -228,7 +228,7 @@ class ReviewQueue:
         """How the dataset's thresholds have moved: one point per day with a sentence in review, oldest first."""
         return self._cache.compute(("thresholds", dataset), lambda db: list_threshold_points(db, dataset))
 
-    def compute_pair_precision(self, dataset: str | None = None) -> list[PairPrecision]:
+    def compute_pair_precision(self, dataset: str | None = None) -> Sequence[PairPrecision]:
         return self._decisions_cache.compute(("precision", dataset), lambda db: compute_pair_precision(db, dataset))
 
     def estimate_recall(self, dataset: str) -> RecallEstimate:
