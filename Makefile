@@ -121,7 +121,7 @@ fuzz: $(DEV) ## send mutated input to all readers and routes for SECONDS, from S
 
 CURVES ?=
 .PHONY: bench-growth
-bench-growth: $(DEV) ## measure how costs grow with items in review, datasets and decisions, such as CURVES=queue; write .bench/growth.json and plots
+bench-growth: $(DEV) ## measure how costs grow: sentences, words, classes, partitions, datasets, consoles, decisions, queue (CURVES= selects); write .bench/growth.json and plots
 	$(BIN)/python -m tests.bench.growth $(CURVES)
 
 ATTACKS ?=

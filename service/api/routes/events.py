@@ -19,7 +19,7 @@ from service.api.http.problems import OverloadedError
 from service.api.http.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from starlette.types import Receive, Scope, Send
 
@@ -27,19 +27,19 @@ router = APIRouter(tags=["review"])
 
 POLL_INTERVAL_S = 1.0
 HEARTBEAT_INTERVAL_S = 15.0
-MAX_LISTENERS = 200
+MAX_LISTENERS = 1_000
 
 Selection: TypeAlias = "tuple[str, ...] | None"  # the datasets that count; None: all
 
 
 class QueueWatcher:
-    """The counts of the queue, shared by all listeners: one query per version and dataset, however many listen."""
+    """The events of the queue, shared by all listeners: one query and one text per version and dataset, however many listen."""
 
     def __init__(self, backend: Backend, *, poll_interval: float = POLL_INTERVAL_S) -> None:
         self._backend = backend
         self.poll_interval = poll_interval
         self.listeners = 0
-        self._counts_cache: dict[Selection, tuple[int, Mapping[str, int]]] = {}
+        self._events: dict[tuple[str | None, Selection], tuple[int, str]] = {}
         self._lock = asyncio.Lock()
 
     @contextmanager
@@ -57,17 +57,20 @@ class QueueWatcher:
     def version(self) -> int:
         return self._backend.queue.version
 
-    async def get_counts(self, datasets: Selection) -> Mapping[str, int]:
+    async def get_event(self, dataset: str | None, datasets: Selection) -> tuple[int, str]:
+        """The version of the queue, and the event with its counts. `dataset`: as the listener named it."""
+        key = dataset, datasets if dataset is None else (dataset,)
         async with self._lock:
             version = self.version
-            cached = self._counts_cache.get(datasets)
-            if cached is not None and cached[0] == version:
-                return cached[1]
-            if len(self._counts_cache) > MAX_LISTENERS:
-                self._counts_cache.clear()
-            counts = await run_in_thread(self._backend.queue.count_items, datasets)
-            self._counts_cache[datasets] = (version, counts)
-            return counts
+            event = self._events.get(key)
+            if event is not None and event[0] == version:
+                return event
+            if len(self._events) > MAX_LISTENERS:
+                self._events.clear()
+            counts = await run_in_thread(self._backend.queue.count_items, key[1])
+            data = {"dataset": dataset, "version": version, "counts": counts}
+            event = self._events[key] = (version, f"event: queue\ndata: {json.dumps(data)}\n\n")
+            return event
 
 
 async def stream_queue_events(
@@ -82,16 +85,14 @@ async def stream_queue_events(
 
     The stream ends when `may_listen` says so: the key of the listener was revoked or changed.
     """
-    selected = datasets if dataset is None else (dataset,)
     sent_version: int | None = None
     sent_at = time.monotonic()
     yield "retry: 3000\n\n"
     while not backend.draining.is_set() and may_listen():
-        version = watcher.version
-        if version != sent_version:
-            sent_version, sent_at = version, time.monotonic()
-            data = {"dataset": dataset, "version": version, "counts": dict(await watcher.get_counts(selected))}
-            yield f"event: queue\ndata: {json.dumps(data)}\n\n"
+        if watcher.version != sent_version:
+            sent_version, event = await watcher.get_event(dataset, datasets)
+            sent_at = time.monotonic()
+            yield event
         elif time.monotonic() - sent_at >= HEARTBEAT_INTERVAL_S:
             sent_at = time.monotonic()
             yield ": still here\n\n"

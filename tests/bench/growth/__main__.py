@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.bench.growth.curves import Curve
 
-MODULES = ("queue", "datasets", "decisions")
+MODULES = ("sentences", "words", "classes", "partitions", "datasets", "consoles", "decisions", "queue")
 RESULTS_PATH = Path(".bench/growth.json")
 PLOTS_FOLDER = Path(".bench/growth")
 

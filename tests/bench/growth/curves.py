@@ -1,21 +1,26 @@
 """A curve: what something costs as one size grows, and whether the cost grows faster than the size.
 
-The growth exponent between two points is the slope on logarithmic axes: 0 is a constant cost, 1 a linear one, 2 a quadratic
-one. The exponent of a curve is that of its last two points, where what is constant weighs least.
+The growth exponent is the slope on logarithmic axes: 0 is a constant cost, 1 a linear one, 2 a quadratic one. That of a curve is
+the slope of the line with the least squares through the points of the upper two decades, where what is constant weighs least.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
+
+from tests.bench.machine import describe_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 # A third more or less between points ten times apart is an exponent of 0.12. A loaded machine differs by more: measure alone.
 TOLERANCE: Final = 0.15
+FITTED_RANGE: Final = 100
+"""Points whose size is at least the largest divided by this are fitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,15 @@ class Curve:
 
     @property
     def exponent(self) -> float | None:
-        return next(iter(reversed(self.exponents)), None)
+        """None with fewer than two points, or where one of them has no cost at all."""
+        largest = max((point["x"] for point in self.points), default=0)
+        upper = [point for point in self.points if point["x"] * FITTED_RANGE >= largest]
+        if len(upper) < 2 or min(min(point["x"], point["value"]) for point in upper) <= 0:
+            return None
+        fit = statistics.linear_regression(
+            [math.log(point["x"]) for point in upper], [math.log(point["value"]) for point in upper]
+        )
+        return fit.slope
 
     @property
     def is_linear(self) -> bool:
@@ -87,6 +100,7 @@ class Curve:
             "meets_goal": self.meets_goal,
             "what": self.what,
             "detail": dict(self.detail),
+            "machine": describe_machine(),
         }
 
 

@@ -6,6 +6,7 @@ the statistics of all partitions, and has its own partition.
 
 from __future__ import annotations
 
+import gc
 import json
 import statistics
 import tempfile
@@ -35,6 +36,7 @@ from service.telemetry import Telemetry
 from tests.bench.growth.curves import Curve, Goal
 from tests.bench.growth.isolation import collect_points
 from tests.bench.growth.review_data import LABELS, N_WORDS, TOPICS, append_all, get_source
+from tests.bench.growth.worker_stream import read_rss_mb
 from tests.support.api_harness import ApiHarness, api_harness, wait_for
 from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
@@ -57,11 +59,12 @@ def measure(sizes: Sequence[int], *, isolated: bool = True) -> list[Curve]:
         "worker_ready": ("seconds", "from the start of a worker to ready, six partitions", Goal(largest, 5)),
         "worker_batch": ("ms", f"{BATCH_RECORDS} sentences with probabilities, of up to as many datasets", None),
         "metrics_scrape": (
-            "ms (p50)",
+            "ms of CPU (p50)",
             "GET /metrics of `labelwatch up` after a change of the queue",
             Goal(largest, 50),
         ),
     }
+    curves["api_memory"] = ("MB", f"the memory of an API and a worker, {ITEMS_PER_DATASET} items in review each", None)
     return [Curve(name, "datasets", unit, what, points[name], goal=goal) for name, (unit, what, goal) in curves.items()]
 
 
@@ -74,7 +77,10 @@ def measure_size(size: int) -> dict[str, float]:
         batch_ms = measure_batch(folder, classifier, size)
         with api_harness(folder, classifier) as harness:
             scrape_ms = measure_scrape(harness)
+            gc.collect()
+            memory_mb = read_rss_mb()
         return {
+            "api_memory": memory_mb,
             "worker_ready": ready_s,
             "worker_batch": batch_ms,
             "metrics_scrape": scrape_ms,
@@ -177,7 +183,7 @@ def measure_scrape(harness: ApiHarness) -> float:
     for number in range(ROUNDS):
         harness.log.append([source.build_output(1_000 + number, "dataset-0")])
         harness.project()
-        started = time.perf_counter()
+        started = time.process_time()
         telemetry.render_exposition()
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
     return 1000 * statistics.median(seconds)

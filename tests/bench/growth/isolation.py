@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -26,4 +27,5 @@ def collect_points(
         values = run_isolated(measure, size) if isolated else measure(size)
         for name, value in values.items():
             points.setdefault(name, []).append({"x": size, "value": value})
+            print(f"  {name} at {size:,}: {value:,.4g}", file=sys.stderr, flush=True)
     return points

@@ -58,7 +58,7 @@ class Figure(_Entry):
 
 
 class Curve(_Entry):
-    """How a cost grows: points of (size, cost), in the order of size, and the exponent of the last two."""
+    """How a cost grows: points of (size, cost), in the order of size, and the exponent of the upper two decades."""
 
     name: str
     what: str
@@ -69,6 +69,7 @@ class Curve(_Entry):
     is_linear: bool = True
     goal: str = ""
     meets_goal: bool | None = None
+    machine: Machine | None = None
 
 
 class Snapshot(_Entry):
@@ -141,6 +142,7 @@ def to_curve(found: dict[str, Any]) -> Curve:
         is_linear=found.get("is_linear", True),
         goal=found.get("goal") or "",
         meets_goal=found.get("meets_goal"),
+        machine=Machine.model_validate(found["machine"]) if found.get("machine") else None,
     )
 
 

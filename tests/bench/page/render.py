@@ -71,6 +71,7 @@ def render_files(snapshot: Snapshot) -> dict[str, str]:
         note=snapshot.note,
         sections=build_sections(snapshot.figures),
         curves=[build_curve_row(curve) for curve in snapshot.curves],
+        growth_machine="; ".join(dict.fromkeys(str(curve.machine) for curve in snapshot.curves if curve.machine)),
         plots={name: path if text else "" for name, (path, text) in plots.items()},
     )
     return {**files, PAGE: page.rstrip("\n") + "\n"}

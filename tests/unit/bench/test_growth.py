@@ -23,9 +23,15 @@ def make_curve(*values: float, goal: Goal | None = None, linear_exponent: float 
 
 @pytest.mark.parametrize(
     ("values", "exponent", "is_linear"),
-    [((5, 5), 0, True), ((1, 10, 100), 1, True), ((1, 10, 1000), 2, False), ((1, 100, 100), 0, True)],
+    [
+        ((5, 5), 0, True),
+        ((1, 10, 100), 1, True),
+        ((1, 10, 1000), 1.5, False),
+        ((1, 100, 100, 100), 0, True),  # the first point is outside the upper two decades
+        ((1, 100, 100), 1, True),
+    ],
 )
-def test_the_exponent_is_that_of_the_last_two_points(
+def test_the_exponent_is_that_of_the_upper_two_decades(
     values: tuple[float, ...], exponent: float, is_linear: bool
 ) -> None:
     curve = make_curve(*values)
@@ -77,7 +83,16 @@ def test_a_curve_without_two_points_has_no_picture() -> None:
     assert render_curve(make_curve(5).to_json()) is None
 
 
-TINY_SIZES = {"queue": (20, 60), "datasets": (1, 3), "decisions": (30, 60)}
+TINY_SIZES = {
+    "sentences": (20, 60),
+    "words": (5, 10),
+    "classes": (3, 5),
+    "partitions": (1, 2),
+    "datasets": (1, 3),
+    "consoles": (1, 3),
+    "decisions": (30, 60),
+    "queue": (20, 60),
+}
 
 
 @pytest.mark.parametrize("name", MODULES)
