@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from service.api.routes.score import get_score_route
+from service.api.scoring.direct import DirectScoring
 from service.runtime.process import raise_file_limit
 from service.runtime.scoring.dispatcher import ConnectionDispatcher
 
@@ -34,7 +36,7 @@ def get_max_connections() -> int:
 
 def build_server_config(app: FastAPI, protocol: type[LimitedHttpProtocol]) -> uvicorn.Config:
     return uvicorn.Config(
-        app,
+        DirectScoring(app, get_score_route()),
         http=protocol,
         lifespan="off",
         log_config=None,

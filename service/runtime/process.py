@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import resource
@@ -83,6 +84,15 @@ def open_tracing(settings: Settings) -> Iterator[Tracing | None]:
         yield Tracing(provider)
     finally:
         provider.shutdown()
+
+
+def freeze_start_objects() -> None:
+    """The garbage collector need not visit what is there now: model, settings and imports live as long as the process.
+
+    A full collection would stop all requests for 0.1 s.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def restrict_new_files() -> None:

@@ -44,6 +44,7 @@ from service.runtime.open_log import build_topics, hold_state_lock
 from service.runtime.probes import start_probes
 from service.runtime.process import (
     exit_after,
+    freeze_start_objects,
     open_tracing,
     restrict_new_files,
     set_up_logging,
@@ -138,6 +139,7 @@ def _start_threads(
     """Starts the threads and returns the address of the API."""
     limits = ConnectionLimits(max_total=get_max_connections(), max_per_address=settings.api.max_connections_per_address)
     config = build_server_config(create_app(backend), build_protocol(limits))
+    freeze_start_objects()
     server_ended = threading.Event()  # the threads that the server needs run until then
 
     def serve_requests(stop: threading.Event) -> None:

@@ -102,14 +102,14 @@ class Metrics:
         self.waiting = gauge("waiting_sentences", "Sentences stored until their dataset has a model", "dataset")
         self.settings_refused = gauge("dataset_settings_refused", "Datasets whose newest settings are invalid")
         # -- the model -----------------------------------------------------------------------------------------------
-        self.stage_seconds = histogram(
+        self.stage_seconds = bulk_histogram(
             "stage_seconds",
             "Seconds of one batch or request in a stage of processing",
             STAGE_SECONDS_BUCKETS,
             "role",
             "stage",
         )
-        self.batch_sequences = histogram(
+        self.batch_sequences = bulk_histogram(
             "batch_sequences", "Sequences in one run of the model", BATCH_SEQUENCES_BUCKETS
         )
         self.tokens = counter("model_tokens", "Tokens run through the model, without padding")
@@ -131,7 +131,7 @@ class Metrics:
         self.http_requests = counter(
             "http_requests", "Requests by route, method and class of status", "route", "method", "status"
         )
-        self.http_request_seconds = histogram(
+        self.http_request_seconds = bulk_histogram(
             "http_request_seconds",
             "Seconds from the start of a request to the end of its response",
             REQUEST_SECONDS_BUCKETS,

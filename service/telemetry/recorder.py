@@ -82,9 +82,7 @@ class Telemetry:
         self._scrape_lock = threading.Lock()
         self._writer = ExpositionWriter()
         # For each request: the client's own lookup of a label set takes 1.0 µs, the cached one 0.1 µs.
-        self._stage_histogram = cache(self.metrics.stage_seconds.labels)
         self._request_counter = cache(self.metrics.http_requests.labels)
-        self._request_histogram = cache(self.metrics.http_request_seconds.labels)
         self._counted_dropped_lines = 0
         self._init_labels()
         self.on_scrape(self._count_dropped_lines)
@@ -96,7 +94,7 @@ class Telemetry:
             metrics.dead_letters.labels(stage)
         for role, stages in STAGES.items():
             for stage in stages:
-                metrics.stage_seconds.labels(role, stage)
+                metrics.stage_seconds.init_labels(role, stage)
         for reason in OVERLOAD_REASONS:
             metrics.overload.labels(reason)
         for platform in WEBHOOK_PLATFORMS:
@@ -269,7 +267,7 @@ class Telemetry:
     def observe_stages(self, role: str, seconds: Mapping[str, float]) -> None:
         """Where the time of one batch (worker) or one request (api) went."""
         for stage, duration in seconds.items():
-            self._stage_histogram(role, stage).observe(duration)
+            self.metrics.stage_seconds.observe(duration, role, stage)
 
     def observe_model_run(self, sequences: int, tokens: int, padded: int) -> None:
         """Counts one run of the model: its sequences, their tokens, and the tokens with padding."""
@@ -362,7 +360,7 @@ class Telemetry:
         """Creates the label sets of all (route pattern, method) pairs at 0."""
         for route, method in routes:
             if route in self._routes:
-                self.metrics.http_request_seconds.labels(route)
+                self.metrics.http_request_seconds.init_labels(route)
                 for status in STATUS_CLASSES:
                     self.metrics.http_requests.labels(route, method, status)
 
@@ -372,7 +370,7 @@ class Telemetry:
         label = pattern if pattern in self._routes else OTHER
         method_label = method if method in METHODS else OTHER
         self._request_counter(label, method_label, f"{status // 100}xx").inc()
-        self._request_histogram(label).observe(seconds)
+        self.metrics.http_request_seconds.observe(seconds, label)
 
     def count_overload(self, reason: str = "queue_full") -> None:
         """Counts a rejected request: `queue_full`, `draining`, `streams_full` or `bodies_full`."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from service.api.http.connection import ConnectionLimits, LimitedHttpProtocol, build_protocol
+from service.api.routes.score import get_score_route
+from service.api.scoring.direct import DirectScoring
 from tests.support.api_harness import wait_for
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def serve_app(app: FastAPI, *, limits: ConnectionLimits | None = None, **options
     """The port it listens on. `options` are the server's."""
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app,
+        DirectScoring(app, get_score_route()),
         http=LimitedHttpProtocol if limits is None else build_protocol(limits),
         lifespan="off",
         log_config=None,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.api.http.exchange import EXCHANGE_KEY, Exchange
 from service.api.http.joined_writes import JoinedWrites
 from service.api.http.problems import PROBLEM_MEDIA_TYPE, encode_problem, to_problem
 
@@ -84,6 +85,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._cancel_head_timer()
         super().on_headers_complete()
+        self.scope[EXCHANGE_KEY] = Exchange(self.cycle)  # type: ignore[typeddict-unknown-key]  # ASGI allows further keys
         self._request_seen = True
 
     def on_body(self, body: bytes) -> None:

@@ -10,19 +10,19 @@ from starlette.requests import ClientDisconnect
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from starlette.requests import Request
+    from starlette.types import Receive
 
 T = TypeVar("T")
 
 
-async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Awaits the work; raises `ClientDisconnect` if the client leaves first. The body must have been read."""
     task = asyncio.current_task()
     disconnected = False
 
     async def watch() -> None:
         nonlocal disconnected
-        while (await request.receive())["type"] != "http.disconnect":
+        while (await receive())["type"] != "http.disconnect":
             pass
         disconnected = True
         if task is not None:

@@ -42,7 +42,7 @@ class SentenceParser:
         self._max_line_bytes = backend.settings.max_line_bytes
 
     def parse_body(self, raw: bytes, options: Sequence[str]) -> ParsedBody:
-        if _QUOTED_LIST_FIELD not in raw:
+        if not has_list(raw):
             return ParsedBody([self._build_record(1, raw)])
         is_large = len(raw) > LARGE_BYTES
         body = split_records(raw, LIST_FIELD, self._max_sentences) if is_large else parse_json(raw)
@@ -100,3 +100,8 @@ class SentenceParser:
                 f"send it with ?format={form}, or ?format=auto",
                 field=location,
             ) from error
+
+
+def has_list(raw: bytes | bytearray) -> bool:
+    """Whether the body may hold a list of sentences: otherwise it is one."""
+    return _QUOTED_LIST_FIELD in raw

@@ -20,7 +20,7 @@ from service.api.ingest.body_schema import QUERY_PARAMETERS, build_body_schema
 from service.api.ingest.parsed_records import RecordOutcome
 from service.api.ingest.query import RecordQuery, parse_record_query
 from service.api.scoring.lines import LineScorer
-from service.api.scoring.requests import check_datasets, score_unless_disconnected
+from service.api.scoring.requests import check_datasets, watch_client
 from service.api.scoring.responses import build_score_response
 from service.api.scoring.scorer import ScoreOptions, Scorer
 from service.contracts import Assessment, DatasetSettings
@@ -111,7 +111,8 @@ async def score(request: Request) -> Response:
     pairs = [(record, sentence) for record in body.records for sentence in reader.list_scorable(record)]
     sentences = [sentence for _, sentence in pairs]
     check_datasets(sentences, [record.location for record, _ in pairs])
-    result = await score_unless_disconnected(request, scorer, sentences, options)
+    work = scorer.score(sentences, options, request_id=get_request_id(request))
+    result = await watch_client(request.receive, get_scoring_backend(request).batcher, len(sentences), work)
     for (record, sentence), answer in zip(pairs, result.answers, strict=True):
         if not isinstance(answer, bytes):
             raise reader.locate_error(answer, record, sentence)
@@ -121,13 +122,14 @@ async def score(request: Request) -> Response:
 class ScoreFastPath:
     """The innermost middleware: calls `score` for its path without the framework's routing.
 
+    It has the requests that `service.api.scoring.direct` does not take.
     Routing and dependencies add 80 µs to a request of one sentence, which takes 530 µs with a tiny model.
     Any other path goes through the router.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._route = next(route for route in router.routes if isinstance(route, APIRoute) and route.path == SCORE_PATH)
+        self._route = get_score_route()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != SCORE_PATH or scope["method"] != "POST":
@@ -147,6 +149,10 @@ def _parse_query(request: Request) -> tuple[ScoreOptions, RecordQuery]:
     parameters = request.query_params
     query = parse_record_query(parameters, extra=ScoreOptions._fields)
     return ScoreOptions(parameters.get("method"), parameters.get("token_score")), query
+
+
+def get_score_route() -> APIRoute:
+    return next(route for route in router.routes if isinstance(route, APIRoute) and route.path == SCORE_PATH)
 
 
 def get_scorer(request: Request) -> Scorer:

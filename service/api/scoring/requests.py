@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from service.api.backend import get_request_id, get_scoring_backend
 from service.api.http.disconnect import cancel_on_disconnect
 from service.contracts.probabilities import CLASSES_FIELD
 from service.contracts.validation import join_path
@@ -12,24 +11,24 @@ from service.errors import InvalidInput
 from service.judging.class_source import get_external_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
-    from starlette.requests import Request
+    from starlette.types import Receive
 
-    from service.api.scoring.scorer import ScoreOptions, Scorer, ScoringResult
+    from service.api.batching.batcher import MicroBatcher
+    from service.api.scoring.scorer import ScoringResult
     from service.contracts import LabelledSentence
 
 MAX_DATASETS_PER_REQUEST: Final = 20  # the response holds settings and thresholds of each
 MIN_WATCHED_SENTENCES: Final = 64  # in the queue, with the request's own: fewer are answered before a watch pays
 
 
-async def score_unless_disconnected(
-    request: Request, scorer: Scorer, sentences: Sequence[LabelledSentence], options: ScoreOptions
+async def watch_client(
+    receive: Receive, batcher: MicroBatcher, n_sentences: int, work: Coroutine[Any, Any, ScoringResult]
 ) -> ScoringResult:
-    """Scores the sentences; behind a long queue it stops when the client disconnects."""
-    work = scorer.score(sentences, options, request_id=get_request_id(request))
-    if get_scoring_backend(request).batcher.waiting + len(sentences) > MIN_WATCHED_SENTENCES:
-        work = cancel_on_disconnect(request, work)
+    """Awaits the scores of so many sentences; behind a long queue that ends when the client disconnects."""
+    if batcher.waiting + n_sentences > MIN_WATCHED_SENTENCES:
+        work = cancel_on_disconnect(receive, work)
     return await work
 
 

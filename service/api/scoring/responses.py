@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 def build_score_response(result: ScoringResult, outcomes: Sequence[RecordOutcome] | None = None) -> Response:
     """`outcomes`: the outcome of each platform record; None if the body held sentences."""
     return Response(
-        _render_scores(result, outcomes),
+        render_scores(result, outcomes),
         media_type="application/json",
         headers={"Server-Timing": result.server_timing},
     )
 
 
-def _render_scores(result: ScoringResult, outcomes: Sequence[RecordOutcome] | None) -> bytes:
+def render_scores(result: ScoringResult, outcomes: Sequence[RecordOutcome] | None = None) -> bytes:
+    """The body of the response."""
     assessments = b",".join(answer for answer in result.answers if isinstance(answer, bytes))
     contexts = result.contexts.items()
     settings = b",".join(b'"%b":%b' % (dataset.encode(), context.settings_json) for dataset, context in contexts)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from service.judging.types import Prediction
     from service.stream.state.context import JudgingContext
 
+    Answer = bytes | InvalidInput | InferenceError
     ContextKey = tuple[str, tuple[str, ...] | None]  # dataset, class list of the probabilities sent with sentences
 
 SENTENCES_PER_YIELD = 16  # then the event loop serves other requests
@@ -47,7 +48,7 @@ class ScoringResult(NamedTuple):
     `contexts` has one per dataset: that of its first sentence, if others are of another class list.
     """
 
-    answers: Sequence[bytes | InvalidInput | InferenceError]
+    answers: Sequence[Answer]
     contexts: dict[str, JudgingContext]
     timing: Timing
     judge_seconds: float
@@ -91,7 +92,7 @@ class Scorer:
     ) -> ScoringResult:
         """One answer per sentence. A full queue raises `OverloadedError`; with `wait` the call waits for space."""
         contexts: dict[ContextKey, JudgingContext] = {}
-        answers: list[bytes | InvalidInput | InferenceError | None] = []
+        answers: list[Answer | None] = []
         to_judge: dict[int, _MappedSentence] = {}
         for index, sentence in enumerate(sentences):
             key = sentence.dataset, get_external_classes(sentence)
@@ -114,16 +115,41 @@ class Scorer:
                 to_judge[index] = _MappedSentence(sentence, class_ids, contexts[key])
         inferred = await self._infer(list(to_judge.values()), wait=wait)
         started = time.perf_counter()
-        shared_fields = b"," + to_json({"scored_at": datetime.now(UTC), "request_id": request_id})[1:]
+        shared_fields = _render_shared_fields(request_id)
         for count, (index, words) in enumerate(zip(to_judge, inferred.answers, strict=True), 1):
-            if isinstance(words, InferenceError):
-                answers[index] = words
-            else:
-                answers[index] = _render_assessment(to_judge[index], words) + shared_fields
+            answers[index] = _judge_words(to_judge[index], words, shared_fields)
             if count % SENTENCES_PER_YIELD == 0:
                 await asyncio.sleep(0)
+        by_dataset: dict[str, JudgingContext] = {}
+        for (dataset, _), context in contexts.items():
+            by_dataset.setdefault(dataset, context)
+        return self._build_result(
+            [answer for answer in answers if answer is not None], by_dataset, inferred.timing, started
+        )
+
+    async def score_sentence(
+        self, sentence: LabelledSentence, options: ScoreOptions, *, request_id: str
+    ) -> ScoringResult:
+        """As `score`, for one sentence. Raises `InvalidInput` for one that can't be judged."""
+        context = self.get_context(sentence.dataset, options, get_external_classes(sentence))
+        mapped = _MappedSentence(sentence, _map_labels(sentence, context.judge), context)
+        timing = Timing()
+        words: InferenceResult
+        if sentence.probabilities is not None:
+            words = to_word_probs(sentence.probabilities)
+        else:
+            judge = context.judge
+            inferred = await self._run_model((sentence.tokens,), judge.folder, judge.settings.pooling, wait=False)
+            [words], timing = inferred.answers, inferred.timing
+        started = time.perf_counter()
+        answer = _judge_words(mapped, words, _render_shared_fields(request_id))
+        return self._build_result((answer,), {sentence.dataset: context}, timing, started)
+
+    def _build_result(
+        self, answers: Sequence[Answer], contexts: dict[str, JudgingContext], timing: Timing, started: float
+    ) -> ScoringResult:
+        """`started`: when the sentences were first judged."""
         judge_seconds = time.perf_counter() - started
-        timing = inferred.timing
         self._backend.telemetry.observe_stages(
             "api",
             {
@@ -133,10 +159,7 @@ class Scorer:
                 "judge": judge_seconds,
             },
         )
-        by_dataset: dict[str, JudgingContext] = {}
-        for (dataset, _), context in contexts.items():
-            by_dataset.setdefault(dataset, context)
-        return ScoringResult([answer for answer in answers if answer is not None], by_dataset, timing, judge_seconds)
+        return ScoringResult(answers, contexts, timing, judge_seconds)
 
     async def predict(self, sentences: Sequence[LabelledSentence]) -> list[Prediction | InvalidInput | InferenceError]:
         """What the model finds in sentences of one dataset, whatever their labels."""
@@ -169,17 +192,22 @@ class Scorer:
             else:
                 by_model.setdefault((context.judge.folder, context.judge.settings.pooling), []).append(index)
         timings: list[Timing] = []
+        for (folder, pooling), indexes in by_model.items():
+            tokens = [sentences[index].sentence.tokens for index in indexes]
+            inferred = await self._run_model(tokens, folder, pooling, wait=wait)
+            answers |= zip(indexes, inferred.answers, strict=True)
+            timings.append(inferred.timing)
+        return BatchedInference([answers[index] for index in range(len(sentences))], Timing.sum(timings))
+
+    async def _run_model(
+        self, tokens: Sequence[Sequence[str]], folder: ModelFolder | None, pooling: Pooling | None, *, wait: bool
+    ) -> BatchedInference:
+        classifier = await self._get_classifier(folder)
         try:
-            for (folder, pooling), indexes in by_model.items():
-                classifier = await self._get_classifier(folder)
-                tokens = [sentences[index].sentence.tokens for index in indexes]
-                inferred = await self._backend.batcher.infer(tokens, classifier=classifier, pooling=pooling, wait=wait)
-                answers |= zip(indexes, inferred.answers, strict=True)
-                timings.append(inferred.timing)
+            return await self._backend.batcher.infer(tokens, classifier=classifier, pooling=pooling, wait=wait)
         except OverloadedError:
             self._backend.telemetry.count_overload()
             raise
-        return BatchedInference([answers[index] for index in range(len(sentences))], Timing.sum(timings))
 
     async def _get_classifier(self, folder: ModelFolder | None) -> Classifier | None:
         """The classifier of the folder. Loading it takes seconds, so a thread does."""
@@ -194,6 +222,15 @@ def _map_labels(sentence: LabelledSentence, judge: Judge) -> list[int]:
     if sentence.deleted:
         raise InvalidInput("a deleted sentence has nothing to score: leave it out", field="deleted")
     return judge.to_class_ids(sentence)
+
+
+def _render_shared_fields(request_id: str) -> bytes:
+    """The last fields of all assessments of a request, with the closing brace."""
+    return b"," + to_json({"scored_at": datetime.now(UTC), "request_id": request_id})[1:]
+
+
+def _judge_words(mapped: _MappedSentence, words: InferenceResult, shared_fields: bytes) -> Answer:
+    return words if isinstance(words, InferenceError) else _render_assessment(mapped, words) + shared_fields
 
 
 def _render_assessment(mapped: _MappedSentence, words: WordProbs) -> bytes:

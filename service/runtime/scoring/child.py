@@ -32,7 +32,14 @@ from service.runtime.dataset_settings import build_datasets
 from service.runtime.http_server import SupervisedServer, build_server_config, get_max_connections
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_log
-from service.runtime.process import exit_after, open_tracing, restrict_new_files, set_up_logging, stop_on_signals
+from service.runtime.process import (
+    exit_after,
+    freeze_start_objects,
+    open_tracing,
+    restrict_new_files,
+    set_up_logging,
+    stop_on_signals,
+)
 from service.runtime.process_limits import MAX_STOP_S, SWITCH_INTERVAL_S
 from service.runtime.scoring.channel import Channel, ChannelClosedError, Kind
 from service.runtime.scoring.dispatcher import serve_connection
@@ -145,6 +152,7 @@ def run(settings: Settings, channel: Channel) -> None:
         exit_after(supervisor.stop, MAX_STOP_S)
         get_max_connections()  # raises the limit of file descriptors
         config = build_server_config(create_scoring_app(backend), ScoringHttpProtocol)
+        freeze_start_objects()
         server_ended = threading.Event()
 
         def serve_requests(stop: threading.Event) -> None:

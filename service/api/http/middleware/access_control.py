@@ -21,6 +21,7 @@ from service.api.http.problems import (
 )
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from service.api.access.authenticator import Authenticator
@@ -59,14 +60,12 @@ class AccessControl:
             await self._app(scope, receive, send)
             return
         try:
-            self._check_access(scope)
+            self.check_access(scope)
             limit = self._get_body_limit(scope["path"])
             limits = RequestLimits(scope, receive, send, self._backend, self._body_budget, max_body_bytes=limit)
             await limits.run(self._app)
         except RequestError as error:
-            response = build_problem_response(error, request_id=scope["state"]["request_id"])
-            if isinstance(error, DrainingError | TooLargeError):  # the rest of the body is not read
-                response.headers["Connection"] = "close"
+            response = build_refusal(error, request_id=scope["state"]["request_id"])
             await response(scope, receive, send)
 
     def _get_body_limit(self, path: str) -> int | None:
@@ -75,7 +74,8 @@ class AccessControl:
             return None
         return min(MAX_SIGNED_BODY_BYTES, self._backend.settings.max_body_bytes)
 
-    def _check_access(self, scope: Scope) -> None:
+    def check_access(self, scope: Scope) -> None:
+        """Raises `RequestError` for a request that may not enter. Adds the caller to the request's state."""
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         if path not in PROBE_PATHS and self._authenticator.is_open:  # probes choose their Host
             self._host_check.check(headers)
@@ -110,3 +110,11 @@ class AccessControl:
         scope["state"][CALLER_KEY] = caller
         check_same_origin(caller, scope["method"], headers, self._origins)
         found.check(caller, scope)
+
+
+def build_refusal(error: RequestError, *, request_id: str) -> Response:
+    """The response to a request that is not read any further."""
+    response = build_problem_response(error, request_id=request_id)
+    if isinstance(error, DrainingError | TooLargeError):  # the rest of the body is not read
+        response.headers["Connection"] = "close"
+    return response

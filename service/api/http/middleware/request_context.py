@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
-import uuid
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -17,9 +17,13 @@ from service.api.http.problems import build_problem_response
 from service.telemetry import current_request_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from service.api.backend import ScoringBackend
+
+    RawHeaders = Iterable[tuple[bytes, bytes]]
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +60,7 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sent_id = next((value for key, value in scope["headers"] if key == _RAW_REQUEST_ID_HEADER), b"").decode(
-            "latin-1"
-        )
-        request_id = sent_id if _VALID_REQUEST_ID.fullmatch(sent_id) else uuid.uuid4().hex
+        request_id = read_request_id(scope["headers"])
         scope.setdefault("state", {})["request_id"] = request_id
         status, started, span = 0, time.perf_counter(), None
         if self._backend.tracing is not None and scope["path"] not in PROBE_PATHS:
@@ -70,10 +71,7 @@ class RequestContext:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [pair for pair in message["headers"] if pair[0] != _RAW_REQUEST_ID_HEADER]
-                names = {key for key, _ in headers}
-                headers += (pair for pair in SECURITY_HEADERS if pair[0] not in names)
-                message["headers"] = [*headers, (_RAW_REQUEST_ID_HEADER, request_id.encode())]
+                message["headers"] = complete_headers(message["headers"], request_id)
             await send(message)
 
         token = current_request_id.set(request_id)
@@ -87,12 +85,13 @@ class RequestContext:
                 raise
             await build_problem_response(error, request_id=request_id)(scope, receive, send_with_headers)
         finally:
-            self._record_request(scope, status, time.perf_counter() - started)
+            self.record_request(scope, status, time.perf_counter() - started)
             if span is not None:
                 span.end(route=_get_route(scope), status=status or 500)
             current_request_id.reset(token)
 
-    def _record_request(self, scope: Scope, status: int, seconds: float) -> None:
+    def record_request(self, scope: Scope, status: int, seconds: float) -> None:
+        """Counts and logs a request that has ended."""
         path, method = scope["path"], scope["method"]
         if path not in LONG_LIVED_PATHS:
             self._backend.telemetry.observe_http_request(
@@ -101,6 +100,25 @@ class RequestContext:
         level = logging.DEBUG if _is_routine(scope, status) else logging.INFO
         if logger.isEnabledFor(level):  # the fields take 6 µs
             logger.log(level, "answered", extra=_build_log_fields(scope, status, seconds))
+
+
+def read_request_id(headers: RawHeaders) -> str:
+    """The id that the client has sent, if it is valid; otherwise a new one."""
+    for name, value in headers:
+        if name == _RAW_REQUEST_ID_HEADER:
+            sent_id = value.decode("latin-1")
+            if _VALID_REQUEST_ID.fullmatch(sent_id):
+                return sent_id
+            break
+    return os.urandom(16).hex()
+
+
+def complete_headers(headers: RawHeaders, request_id: str) -> list[tuple[bytes, bytes]]:
+    """The headers of a response with those that every response has."""
+    completed = [pair for pair in headers if pair[0] != _RAW_REQUEST_ID_HEADER]
+    names = {key for key, _ in completed}
+    completed += (pair for pair in SECURITY_HEADERS if pair[0] not in names)
+    return [*completed, (_RAW_REQUEST_ID_HEADER, request_id.encode())]
 
 
 def _build_log_fields(scope: Scope, status: int, seconds: float) -> dict[str, object]:

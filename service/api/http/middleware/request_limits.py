@@ -84,9 +84,7 @@ class RequestLimits:
                     " (the limit is LABELWATCH_API_TIMEOUT_S)",
                     close=True,
                 ) from None
-            raise ResponseTimeoutError(
-                f"no answer within {self._timeout:g} seconds: try again, or send less at once"
-            ) from None
+            raise build_timeout_error(self._timeout) from None
         except Exception:
             if self._refusal is None or self._response_started:
                 raise
@@ -129,3 +127,7 @@ class RequestLimits:
             if self._deadline is not None:
                 self._deadline.reschedule(None)  # a response that has begun may take any time
         await self._send(message)
+
+
+def build_timeout_error(seconds: float) -> ResponseTimeoutError:
+    return ResponseTimeoutError(f"no answer within {seconds:g} seconds: try again, or send less at once")
