@@ -11,6 +11,7 @@ import json
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ def main() -> int:
     parser.add_argument(
         "--max-size", type=int, help="leave out larger sizes, such as 100000 for a run of a few minutes"
     )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", help="measure these sizes only; the points of others stay as they were measured"
+    )
     options = parser.parse_args()
     if unknown := set(options.modules) - set(MODULES):
         parser.error(f"there is no module {', '.join(sorted(unknown))}: use {', '.join(MODULES)}")
@@ -42,7 +46,8 @@ def main() -> int:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
         started = time.monotonic()
         try:
-            curves = [curve.to_json() for curve in measure(name, max_size=options.max_size)]
+            measured = measure(name, max_size=options.max_size, sizes=options.sizes)
+            curves = [curve.to_json() for curve in (add_points(measured) if options.sizes else measured)]
         except Exception:  # noqa: BLE001 - the other curves are worth having all the same
             traceback.print_exc()
             failed.append(name)
@@ -57,11 +62,26 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def measure(name: str, *, max_size: int | None = None) -> Sequence[Curve]:
+def measure(name: str, *, max_size: int | None = None, sizes: Sequence[int] | None = None) -> Sequence[Curve]:
     module = importlib.import_module(f"tests.bench.growth.{name}")
-    sizes = [size for size in module.SIZES if max_size is None or size <= max_size]
-    curves: Sequence[Curve] = module.measure(sizes)
+    chosen = [size for size in sizes or module.SIZES if max_size is None or size <= max_size]
+    curves: Sequence[Curve] = module.measure(chosen)
     return curves
+
+
+def add_points(curves: Sequence[Curve], path: Path = RESULTS_PATH) -> list[Curve]:
+    """The curves with the points of other sizes that the file has."""
+    before = {curve["name"]: curve["points"] for curve in json.loads(path.read_text())} if path.exists() else {}
+    return [
+        replace(
+            curve,
+            points=sorted(
+                {point["x"]: point for point in (*before.get(curve.name, ()), *curve.points)}.values(),
+                key=lambda point: point["x"],
+            ),
+        )
+        for curve in curves
+    ]
 
 
 def save_curves(curves: Sequence[dict[str, Any]], path: Path = RESULTS_PATH, plots: Path = PLOTS_FOLDER) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.growth.__main__ import MODULES, save_curves
+from tests.bench.growth.__main__ import MODULES, add_points, save_curves
 from tests.bench.growth.curves import Curve, Goal, format_table
 from tests.bench.growth.plots import render_curve
 
@@ -77,6 +78,13 @@ def test_curves_of_another_run_stay_and_each_has_a_picture(tmp_path: Path) -> No
     ]
     assert {picture.name for picture in plots.iterdir()} == {"other.svg", "cost.svg"}
     assert (plots / "cost.svg").read_text().startswith("<svg ")
+
+
+def test_points_of_other_sizes_stay(tmp_path: Path) -> None:
+    path = tmp_path / "growth.json"
+    save_curves([make_curve(1, 10, 100).to_json()], path, tmp_path)
+    (joined,) = add_points([replace(make_curve(), points=[{"x": 100, "value": 7}, {"x": 10_000, "value": 8}])], path)
+    assert [(point["x"], point["value"]) for point in joined.points] == [(10, 1), (100, 7), (1_000, 100), (10_000, 8)]
 
 
 def test_a_curve_without_two_points_has_no_picture() -> None:

@@ -21,11 +21,15 @@ from service.errors import StreamError
 from service.log.codec import get_header
 from service.log.protocol import Output
 from service.review.messages import build_claim_message
+from service.review.ranker import Ranker
 from tests.support import live_server
 from tests.support.api_harness import TOPICS, wait_for
 from tests.support.command_harness import make_sentences
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from service.review.ranker import ReviewedWords
     from tests.support.api_harness import ApiHarness
 
 BELOW = BelowPolicy(kind="below", cut=2.0)  # flags every sentence
@@ -384,6 +388,48 @@ def test_listeners_get_an_event_for_each_change(full: ApiHarness) -> None:
     events = [json.loads(event.splitlines()[1].removeprefix("data: ")) for event in (before, after)]
     assert [event["counts"]["open"] for event in events] == [12, 13]
     assert events[0]["version"] < events[1]["version"]
+
+
+def test_all_listeners_of_a_version_share_one_query_and_one_text(
+    full: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    count_items = full.backend.queue.count_items
+
+    def count(datasets: Collection[str] | None = None) -> dict[str, int]:
+        asked.append(datasets)
+        return count_items(datasets)
+
+    monkeypatch.setattr(full.backend.queue, "count_items", count)
+
+    async def listen() -> list[str]:
+        watcher = QueueWatcher(full.backend, poll_interval=0.0)
+        streams = [stream_queue_events(full.backend, watcher, "news") for _ in range(20)]
+        return [await anext(stream) for _ in range(2) for stream in streams][20:]
+
+    heard = asyncio.run(listen())
+    assert len({id(event) for event in heard}) == 1
+    assert asked == [("news",)]
+
+
+def test_requests_do_not_fit_the_ranker(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the projection does, in its own thread: a request appends the decision to the log."""
+    fitted: list[int] = []
+    refit = Ranker.refit
+
+    def count(decisions: Sequence[ReviewedWords]) -> Ranker:
+        fitted.append(len(decisions))
+        return refit(decisions)
+
+    monkeypatch.setattr(Ranker, "refit", count)
+    monkeypatch.setattr("service.review.ranker.MIN_DECISIONS", 5)
+    for item in full.client.get("/v1/review", params={"dataset": "news"}).json()["items"]:
+        body = {"dataset": "news", "id": item["id"], "reviewer": "ann", "verdict": "error"}
+        assert full.client.post("/v1/decisions", json=body).status_code == 202
+    assert full.client.get("/v1/overview", params={"dataset": "news"}).status_code == 200
+    assert fitted == []
+    full.project()
+    assert fitted
 
 
 def test_a_heartbeat_is_sent_while_nothing_changes(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
