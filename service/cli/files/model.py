@@ -53,27 +53,28 @@ def check(model: ModelArgument, precision: PrecisionOption = "fast", threads: Th
 
 @model_app.command("list")
 def list_models() -> None:
-    """List the models of the registry, and the datasets that use them."""
+    """List the models of the registry and those that are part of labelwatch, and the datasets that use them."""
     settings = read_settings()
     registry, users = ModelRegistry(settings.models.path), _find_users(settings)
     rows = []
-    for name in registry.list_names():
+    for name in registry.list_choices():
         datasets = "?" if users is None else ", ".join(users.get(name, ()))
         try:
-            folder = ModelFolder.load(registry.find(name))
+            folder = ModelFolder.load(registry.resolve(name))
         except ModelError as error:
             rows.append((name, "unusable", str(error), "", datasets))
         else:
             kind = "trained" if folder.heads is not None else "classifier"
+            kind = kind if folder.path == registry.get_path(name) else "included"
             fingerprint = shorten_fingerprint(folder.fingerprint)
             rows.append((name, kind, " ".join(folder.labels), fingerprint, datasets))
-    if not rows:
+    if rows:
+        typer.echo(render_table(("name", "kind", "labels", "fingerprint", "datasets"), rows))
+    if not registry.list_names():
         typer.echo(
             f"{registry.path} has no models: add one with `labelwatch train` or `labelwatch model add`. The default model and "
             f"{', '.join(INCLUDED_MODELS)} are part of labelwatch"
         )
-        return
-    typer.echo(render_table(("name", "kind", "labels", "fingerprint", "datasets"), rows))
 
 
 @model_app.command()

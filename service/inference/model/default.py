@@ -28,6 +28,10 @@ def find_included_model(name: str) -> Path | None:
     return next((folder for folder in INCLUDED_MODELS.get(name, ()) if (folder / MANIFEST_FILE).is_file()), None)
 
 
+def list_included_models() -> list[str]:
+    return [name for name in INCLUDED_MODELS if find_included_model(name) is not None]
+
+
 def find_default_encoder() -> Path:
     for folder in (PACKAGED_ENCODER, CHECKOUT_ENCODER):
         if (folder / ENCODER_FILE).is_file():

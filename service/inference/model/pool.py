@@ -108,8 +108,8 @@ class ModelPool:
         return folder
 
     def list_names(self) -> list[str]:
-        """The models of the registry."""
-        return self._registry.list_names()
+        """The models of the registry, and those that are part of labelwatch beside the default one."""
+        return self._registry.list_choices()
 
     def _check_entry(self, name: str) -> _RegistryEntry:
         entry, now = self._entries.get(name), time.monotonic()

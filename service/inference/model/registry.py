@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts.base import MAX_MODEL_NAME_CHARS, MODEL_NAME_RULE, is_model_name
 from service.errors import InvalidInput, LabelwatchError, ModelError
-from service.inference.model.default import INCLUDED_MODELS, find_included_model
+from service.inference.model.default import INCLUDED_MODELS, find_included_model, list_included_models
 from service.inference.model.folder import ModelFolder
 from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
 from service.inference.model.scratch_folder import remove_folder, write_folder
@@ -28,6 +28,10 @@ class ModelRegistry:
     def list_names(self) -> list[str]:
         """The names of all models, sorted. Folders that are being written begin with a dot and are left out."""
         return sorted(folder.name for folder in self._iter_folders())
+
+    def list_choices(self) -> list[str]:
+        """The names that `resolve` takes: the models of the registry, and those that are part of labelwatch."""
+        return sorted({*self.list_names(), *list_included_models()})
 
     def get_path(self, name: str) -> Path:
         """Where the model with this name is, or will be."""

@@ -22,7 +22,9 @@ MAX_MODELS = 500
 
 
 class RegistryModel(BaseModel):
-    name: str | None = Field(description="Its name in the registry; null: the default model of the service")
+    name: str | None = Field(
+        description="The name that `model` of a dataset takes; null: the default model of the service"
+    )
     title: str = Field(description="Its own name")
     fingerprint: str | None
     labels: tuple[str, ...] = Field(description="The classes that it predicts")
@@ -37,7 +39,7 @@ class RegistryModels(BaseModel):
 
 @router.get("/v1/models", summary="All models")
 async def registry_models(backend: BackendDep, caller: CallerDep) -> RegistryModels:
-    """The default model and the models of the registry, with the datasets that use each."""
+    """The default model, the other models that are part of labelwatch (`light`) and those of the registry, with the datasets that use each."""
     view = backend.state_view
     users: dict[str | None, list[str]] = {}
     for name in caller.select(view.list_names()):

@@ -32,12 +32,23 @@ def list_users(harness: CommandHarness) -> dict[str, list[str]]:
 
 
 def test_models_are_listed_with_the_datasets_that_use_them(harness: CommandHarness, models: Path) -> None:
-    assert list_users(harness) == {"med": [], "news": []}
+    assert list_users(harness) == {"light": [], "med": [], "news": []}
     assert not harness.log_path.exists()
     for dataset in ("trials", "cases"):
         harness.append_settings(name=dataset, version=1, model="med")
     harness.append_settings(name="plain", version=1)
-    assert list_users(harness) == {"med": ["cases,", "trials"], "news": []}
+    harness.append_settings(name="quick", version=1, model="light")
+    assert list_users(harness) == {"light": ["quick"], "med": ["cases,", "trials"], "news": []}
+
+
+def test_a_registry_without_models_has_only_what_is_included(harness: CommandHarness) -> None:
+    harness.variables = {"LABELWATCH_MODELS_PATH": str(harness.folder / "models")}
+    _, light, hint = harness.run("model", "list").out.splitlines()
+    assert light.split()[:2] == ["light", "included"]
+    assert "has no models: add one with `labelwatch train`" in hint
+    make_model(harness.folder / "models" / "light", "wordpiece")  # one of the same name takes its place
+    _, light = harness.run("model", "list").out.splitlines()
+    assert light.split()[:2] == ["light", "classifier"]
 
 
 def test_without_models_the_list_names_those_that_are_included(harness: CommandHarness) -> None:
@@ -59,7 +70,7 @@ def test_a_model_that_a_dataset_uses_is_not_removed(harness: CommandHarness, mod
 
 def test_a_log_that_cannot_be_read_is_not_a_log_without_datasets(harness: CommandHarness, models: Path) -> None:
     harness.log_path.write_bytes(b"no database" * 100)
-    assert list_users(harness) == {"med": ["?"], "news": ["?"]}
+    assert list_users(harness) == {"light": ["?"], "med": ["?"], "news": ["?"]}
     refused = harness.run("model", "remove", "med", "--yes")
     assert refused.code == 1
     assert "give --force" in refused.err

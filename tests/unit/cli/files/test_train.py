@@ -59,7 +59,7 @@ def test_a_trained_model_scores_and_is_listed_checked_added_and_removed(
     scored = run("score", data, "--model", "med", "--output", tmp_path / "out.jsonl")
     assert scored.code == 0, scored.err
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 300
-    assert run("model", "list").out.splitlines()[1].split()[:2] == ["med", "trained"]
+    assert run("model", "list").out.splitlines()[2].split()[:2] == ["med", "trained"]
     assert "The folder works." in run("model", "check", "med").out
     assert run("model", "add", models / "med", "--name", "copy").code == 0
     twice = run("model", "add", models / "med", "--name", "copy")

@@ -71,6 +71,16 @@ def test_a_dataset_changes_its_model_and_goes_back(harness: ApiHarness, tmp_path
     assert harness.client.get("/v1/model", params={"dataset": "nothing"}).status_code == 404
 
 
+def test_all_models_that_a_dataset_can_use_are_listed(harness: ApiHarness, tmp_path: Path) -> None:
+    make_model(tmp_path / "models" / "news-v1", "wordpiece", seed=1)
+    assert harness.client.put("/v1/datasets/quick", json={"model": "light"}).status_code == 201
+    wait_for(lambda: "quick" in harness.backend.state_view.list_names())
+    models = {each["name"]: each for each in harness.client.get("/v1/models").json()["models"]}
+    assert list(models) == [None, "light", "news-v1"]
+    assert (models["light"]["title"], models["light"]["datasets"]) == ("labelwatch-light-en", ["quick"])
+    assert models["light"]["problem"] is None
+
+
 def test_a_model_that_does_not_fit_the_labels_is_refused(harness: ApiHarness, tmp_path: Path) -> None:
     make_model(tmp_path / "models" / "news-v1", "wordpiece", seed=1)
     harness.send(*make_drug_sentences(20))
