@@ -5,7 +5,7 @@
 Weights are int8 within ±63, one scale a column. Two things bring the answers nearer to fp32 without costing any time:
 the mean of what goes into a layer is taken out (layer norms' and linear layers' biases absorb it), which leaves
 smaller numbers to round; and each row of a matrix is rounded so as to make up for the error of those before it
-(GPTQ: Frantar et al., arXiv 2210.17323). Both look at training sentences.
+(GPTQ: Frantar et al., arXiv 2210.17323). Both look at training sentences, and so do the ranges of the activations.
 """
 
 from __future__ import annotations
@@ -17,48 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
-import onnxruntime
-from graphs import (
-    LAYER_MATRICES,
-    MAX_WEIGHT,
-    FloatArithmetic,
-    ModelSizes,
-    Tensors,
-    assemble_model,
-    build_graph,
-    read_fused_weights,
-)
+from activations import iter_activations, measure_ranges
+from arithmetic import MAX_WEIGHT
+from graphs import LAYER_MATRICES, ModelSizes, Tensors, assemble_model, build_graph, read_fused_weights
 from manifest import FILES, MAX_LENGTH
-from onnx import TensorProto, numpy_helper
-from verify import load_encoded_sentences, pad_batch, verify
+from verify import load_encoded_sentences, verify
+from weights_file import multiply_out, write_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
+    import onnx
+    from arithmetic import ActivationRange
     from tokenized import TokenizedSentence
 
-ALIGNMENT = 64
 EMBEDDING_LIMIT = 127  # looked up and multiplied out in fp32, so nothing can saturate
 DAMPING = 0.01
 BLOCK = 64
-
-
-def iter_activations(
-    sizes: ModelSizes, tensors: Tensors, sentences: Sequence[TokenizedSentence]
-) -> Iterator[dict[str, np.ndarray]]:
-    """For each sentence what goes into each matrix, [subwords, n], in fp32."""
-    graph, how = build_graph(sizes, "float", hidden_layers=() if "head" in tensors else (sizes.layers,))
-    assert isinstance(how, FloatArithmetic)
-    model = assemble_model(graph, {name: numpy_helper.from_array(tensors[name], name) for name in graph.tensors})
-    taps = list(dict.fromkeys(how.matrix_inputs.values()))
-    model.graph.output.extend(onnx.helper.make_tensor_value_info(tap, TensorProto.FLOAT, None) for tap in taps)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    for sentence in sentences:
-        values = dict(zip(taps, session.run(taps, pad_batch([sentence])), strict=True))
-        yield {name: values[tap] for name, tap in how.matrix_inputs.items()}
 
 
 def recentre(sizes: ModelSizes, tensors: Tensors, sentences: Sequence[TokenizedSentence]) -> Tensors:
@@ -151,29 +126,32 @@ def quantize_tensors(sizes: ModelSizes, tensors: Tensors, sentences: Sequence[To
     return answer
 
 
-def write_weights(tensors: Tensors, path: Path) -> dict[str, onnx.TensorProto]:
-    """One file with all tensors, and for each the initializer that points into it."""
-    places: dict[str, onnx.TensorProto] = {}
-    with path.open("wb") as out:
-        for name, value in tensors.items():
-            out.write(b"\0" * (-out.tell() % ALIGNMENT))
-            data = np.ascontiguousarray(value).tobytes()
-            place = TensorProto(name=name, dims=value.shape, data_location=TensorProto.EXTERNAL)
-            place.data_type = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-            for key, entry in (("location", path.name), ("offset", out.tell()), ("length", len(data))):
-                place.external_data.add(key=key, value=str(entry))
-            places[name] = place
-            out.write(data)
-    return places
+def write_graph(
+    sizes: ModelSizes,
+    arithmetic: str,
+    places: Mapping[str, onnx.TensorProto],
+    out: Path,
+    *,
+    hidden_layers: Sequence[int] = (),
+    ranges: Mapping[str, ActivationRange] | None = None,
+) -> None:
+    graph, _ = build_graph(sizes, arithmetic, hidden_layers=hidden_layers, ranges=ranges)
+    model = assemble_model(graph, places)
+    (out / FILES[arithmetic]).write_bytes(model.SerializeToString(deterministic=True))
 
 
-def write_graphs(sizes: ModelSizes, tensors: Tensors, out: Path, *, hidden_layers: Sequence[int] = ()) -> None:
-    """Both graphs over one file of weights."""
+def write_graphs(
+    sizes: ModelSizes,
+    tensors: Tensors,
+    out: Path,
+    *,
+    hidden_layers: Sequence[int] = (),
+    ranges: Mapping[str, ActivationRange] | None = None,
+) -> None:
+    """Both graphs over one file of weights. Without `ranges` the int8 graph finds a scale for each row."""
     places = write_weights(tensors, out / FILES["weights"])
     for arithmetic in ("fast", "exact"):
-        graph, _ = build_graph(sizes, arithmetic, hidden_layers=hidden_layers)
-        model = assemble_model(graph, places)
-        (out / FILES[arithmetic]).write_bytes(model.SerializeToString(deterministic=True))
+        write_graph(sizes, arithmetic, places, out, hidden_layers=hidden_layers, ranges=ranges)
 
 
 def quantize(fp32: Path, data: Path, out: Path, *, calibration: int) -> None:
@@ -182,7 +160,8 @@ def quantize(fp32: Path, data: Path, out: Path, *, calibration: int) -> None:
     sizes, tensors = read_fused_weights(fp32 / "model.onnx")
     casing = len(tensors["types"]) > 2
     sentences = load_encoded_sentences(fp32 / "tokenizer.json", data / "train.tsv", calibration, casing=casing)
-    write_graphs(sizes, quantize_tensors(sizes, tensors, sentences), out)
+    rounded = quantize_tensors(sizes, tensors, sentences)
+    write_graphs(sizes, rounded, out, ranges=measure_ranges(sizes, multiply_out(rounded), sentences))
     shutil.copyfile(fp32 / "tokenizer.json", out / FILES["tokenizer"])
 
 

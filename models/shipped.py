@@ -10,6 +10,8 @@ import torch
 from onnx import numpy_helper
 from transformers import BertConfig, BertForTokenClassification
 
+from models.weights_file import multiply_out
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -33,10 +35,7 @@ NORMS = {"norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}
 def read_shipped_tensors(graph: Path) -> Tensors:
     """The tensors of a shipped graph, int8 values multiplied out."""
     found = {each.name: numpy_helper.to_array(each) for each in onnx.load(str(graph)).graph.initializer}
-    plain = {name: value for name, value in found.items() if not name.endswith((".values", ".scale"))}
-    for name in [name.removesuffix(".values") for name in found if name.endswith(".values")]:
-        plain[name] = found[f"{name}.values"].astype(np.float32) * found[f"{name}.scale"]
-    return plain
+    return multiply_out(found)
 
 
 def load_shipped_model(

@@ -102,7 +102,7 @@ def test_memory_finds_more_in_file_order(conll: Path) -> None:
     given, corrected = (list(read_sentences(conll / f"{name}.tsv")) for name in ("test", "test.corrected"))
     results = classifier.infer_stream(sentence.tokens for sentence in given)
     variant = build_evaluation_data(classifier.folder, given, corrected, results, name="test").build_variant(UNMERGED)
-    for mode, figures in (("auto", (0.591, 0.945)), ("documents", (0.586, 0.945))):
+    for mode, figures in (("auto", (0.591, 0.945)), ("documents", (0.587, 0.945))):
         scores = segment_min(compute_memory_priority(variant, mode), variant.flat)
         metrics = compute_all_metrics(scores, variant.wrong_sentences)
         assert (metrics["auprc"], metrics["auroc"]) == pytest.approx(figures, abs=0.002)
