@@ -50,7 +50,7 @@ class Service:
         if "scrape" in message:
             scrape = self._scrapes.get(message["scrape"])
             if scrape is not None and not scrape.done():
-                scrape.set_result((HTTPStatus.OK, message["type"], message["body"]))
+                scrape.set_result((HTTPStatus(message["status"]), message["type"], message["body"]))
         else:
             self._beats[message["path"]] = message
         return True

@@ -91,8 +91,13 @@ class _Reporter:
         return _build_beat("/readyz", readiness.ready, readiness.model_dump())
 
     def render_metrics(self, number: int) -> dict[str, Any]:
-        content, media_type = self._telemetry.render_exposition()
-        return {"scrape": number, "type": media_type, "body": content.decode()}
+        try:
+            content, media_type = self._telemetry.render_exposition()
+        except Exception as error:  # the next scrape may succeed
+            logger.exception("can't render the metrics")
+            body = f"the metrics can't be rendered ({type(error).__name__}): the log of the service has more\n"
+            return {"scrape": number, "status": HTTPStatus.INTERNAL_SERVER_ERROR, "type": "text/plain", "body": body}
+        return {"scrape": number, "status": HTTPStatus.OK, "type": media_type, "body": content.decode()}
 
 
 def _build_beat(path: str, ok: bool, body: object) -> dict[str, Any]:

@@ -18,8 +18,9 @@ import os
 import socket
 import sys
 import threading
+import time
 from contextlib import ExitStack, closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from service.access.key_view import KeyView
 from service.api.app import create_scoring_app
@@ -55,20 +56,45 @@ if TYPE_CHECKING:
     from service.runtime.scoring.channel import ChannelMessage
     from service.settings import Settings
 
+MAX_STANDSTILL_S: Final = 10.0
+
+
+class LoopWatch:
+    """Notices that the event loop stands still. The loop beats, any thread may ask."""
+
+    def __init__(self) -> None:
+        self._beat_at: float | None = None  # none: it has not started yet
+
+    def beat(self) -> None:
+        self._beat_at = time.monotonic()
+
+    @property
+    def standstill(self) -> str:
+        """Why it can't answer; empty if it can."""
+        seconds = 0.0 if self._beat_at is None else time.monotonic() - self._beat_at
+        return f"the event loop has not run for more than {MAX_STANDSTILL_S:g} s" if seconds > MAX_STANDSTILL_S else ""
+
 
 class ScoringServer(SupervisedServer):
     """Serves the connections that come over the channel."""
 
-    def __init__(self, config: uvicorn.Config, stop: threading.Event, channel: Channel, telemetry: Telemetry) -> None:
+    def __init__(
+        self, config: uvicorn.Config, stop: threading.Event, channel: Channel, telemetry: Telemetry, watch: LoopWatch
+    ) -> None:
         super().__init__(config, stop)
         self._channel = channel
         self._telemetry = telemetry
+        self._watch = watch
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - there are none
         self.servers = []
         asyncio.get_running_loop().add_reader(self._channel, self._receive)
         self.started = True
+
+    async def on_tick(self, counter: int) -> bool:
+        self._watch.beat()
+        return await super().on_tick(counter)
 
     def _receive(self) -> None:
         try:
@@ -107,16 +133,17 @@ class ScoringServer(SupervisedServer):
 class StatusReport:
     """Tells the parent why the process is not ready, whenever that changes."""
 
-    def __init__(self, channel: Channel, backend: ScoringBackend, supervisor: Supervisor) -> None:
+    def __init__(self, channel: Channel, backend: ScoringBackend, supervisor: Supervisor, watch: LoopWatch) -> None:
         self._channel = channel
         self._backend = backend
         self._supervisor = supervisor
+        self._watch = watch
         self._sent: str | None = None
 
     def tick(self) -> None:
         conditions = merge_conditions(
             get_scoring_conditions(self._backend),
-            {"model": self._backend.batcher.unavailable_reason},
+            {"model": self._backend.batcher.unavailable_reason, "api": self._watch.standstill},
             self._supervisor.conditions,
         )
         status = "; ".join(f"{name}: {reason}" for name, reason in conditions.items() if reason)
@@ -153,11 +180,11 @@ def run(settings: Settings, channel: Channel) -> None:
         get_max_connections()  # raises the limit of file descriptors
         config = build_server_config(create_scoring_app(backend), ScoringHttpProtocol)
         freeze_start_objects()
-        server_ended = threading.Event()
+        server_ended, watch = threading.Event(), LoopWatch()
 
         def serve_requests(stop: threading.Event) -> None:
             try:
-                ScoringServer(config, stop, channel, telemetry).run()
+                ScoringServer(config, stop, channel, telemetry, watch).run()
             finally:
                 server_ended.set()
 
@@ -165,7 +192,7 @@ def run(settings: Settings, channel: Channel) -> None:
         supervisor.start("mirror", lambda _: backend.state_view.run(server_ended))
         supervisor.start("keys", lambda _: backend.key_view.run(server_ended))
         supervisor.start("api", serve_requests)
-        supervisor.wait(StatusReport(channel, backend, supervisor).tick)
+        supervisor.wait(StatusReport(channel, backend, supervisor, watch).tick)
 
 
 def main() -> None:

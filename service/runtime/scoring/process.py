@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import subprocess
 import sys
 from concurrent.futures import Future
@@ -11,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from service.errors import LabelwatchError
+from service.runtime.child_process import describe_end, end_process
 from service.runtime.scoring.channel import ChannelClosedError, Kind, open_channel
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 CHILD_MODULE: Final = "service.runtime.scoring.child"
 WATCH_INTERVAL_S: Final = 0.2
 METRICS_TIMEOUT_S: Final = 2.0
-END_TIMEOUT_S: Final = 10.0
 STARTING: Final = "it is starting"
 ENDED: Final = "it has ended"
 
@@ -104,14 +103,5 @@ class ScoringProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()  # it holds nothing that would have to be given back
-        self._process.wait(END_TIMEOUT_S)
+        end_process(self._process)
         self.channel.close()
-
-
-def describe_end(code: int) -> str:
-    if code < 0:
-        name = signal.Signals(-code).name
-        return f"was ended by {name}{': there may not be enough memory' if -code == signal.SIGKILL else ''}"
-    return f"ended with exit code {code}; its messages are in the log"

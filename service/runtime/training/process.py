@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pydantic import ValidationError
 
+from service.runtime.child_process import END_TIMEOUT_S, describe_end, end_process
 from service.runtime.training.messages import TRAINING_MESSAGE, FailedMessage, ProgressMessage
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 CHILD_MODULE: Final = "service.runtime.training.child"
 # Numpy's BLAS takes as many threads as there are cores, unless one of these says otherwise when it is loaded.
 BLAS_VARIABLES: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-END_TIMEOUT_S: Final = 10.0
 
 
 class TrainingProcess:
@@ -66,7 +65,7 @@ class TrainingProcess:
             has_outcome = not isinstance(message, ProgressMessage)
             self._messages.put(message)
         if not has_outcome:
-            self._messages.put(FailedMessage(reason=_describe_end(self._process.wait())))
+            self._messages.put(FailedMessage(reason=f"the training process {describe_end(self._process.wait())}"))
 
     def __enter__(self) -> Self:
         return self
@@ -74,9 +73,7 @@ class TrainingProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()  # it holds nothing that would have to be given back
-        self._process.wait(END_TIMEOUT_S)
+        end_process(self._process)
         self._reader.join(END_TIMEOUT_S)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -85,11 +82,3 @@ class TrainingProcess:
 
 def describe_timeout(seconds: float) -> str:
     return f"it took longer than {seconds:g} s (the limit is LABELWATCH_TRAINER_TIMEOUT_S)"
-
-
-def _describe_end(code: int) -> str:
-    if code < 0:
-        name = signal.Signals(-code).name
-        hint = ": there may not be enough memory" if -code == signal.SIGKILL else ""
-        return f"the training process was ended by {name}{hint}"
-    return f"the training process ended with exit code {code}; its messages are in the log"

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from prometheus_client.registry import Collector
 
 from service.errors import SettingsError
 from service.telemetry import Telemetry, probe_process
 from service.telemetry.probe_server import ProbeServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from prometheus_client.metrics_core import Metric
 
 HOST = "127.0.0.1"
 WAIT_S = 60.0
@@ -131,6 +134,28 @@ def test_readiness_that_fails_is_logged_and_the_next_evaluation_counts(caplog: p
         failing[0] = False
         wait_for(lambda: client.get("/readyz").status_code == 200)
     assert "can't evaluate whether the service is ready" in caplog.text
+
+
+def test_metrics_that_fail_are_logged_and_the_next_scrape_counts(caplog: pytest.LogCaptureFixture) -> None:
+    telemetry, failing = Telemetry(), [True]
+
+    class Failing(Collector):
+        def collect(self) -> Iterable[Metric]:
+            if failing[0]:
+                raise RuntimeError("unexpected")
+            return ()
+
+        def describe(self) -> Iterable[Metric]:
+            return ()
+
+    telemetry.registry.register(Failing())
+    with serving(ProbeServer(telemetry, host=HOST, port=0, conditions=dict)) as client:
+        answer = client.get("/metrics")
+        assert answer.status_code == 500
+        assert "RuntimeError" in answer.text
+        failing[0] = False
+        assert "labelwatch_build_info" in client.get("/metrics").text
+    assert "can't render the metrics" in caplog.text
 
 
 def test_a_port_in_use_is_an_error_of_the_setting() -> None:
