@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def test_a_loop_that_stands_still_is_noticed_until_it_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(child.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("service.runtime.scoring.child.time.monotonic", lambda: now[0])
     watch = LoopWatch()
     now[0] += 1_000
     assert watch.standstill == ""  # it has not started yet: the supervisor says so
