@@ -32,14 +32,18 @@ model_app = typer.Typer(no_args_is_help=True)
 MAX_CHECK_S = 300.0  # the default model takes seconds
 
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="NAME|DIR", help="Name of a model in the registry, or a model folder.")
+    str | None,
+    typer.Argument(
+        metavar="NAME|DIR",
+        help="Name of a model in the registry, `light`, or a model folder. Default: the default model.",
+    ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Remove it even if a dataset uses it.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model in the registry.")]
 
 
 @model_app.command()
-def check(model: ModelArgument, precision: PrecisionOption = "fast", threads: ThreadsOption = 1) -> None:
+def check(model: ModelArgument = None, precision: PrecisionOption = "fast", threads: ThreadsOption = 1) -> None:
     """Check whether a model works, how fast, and whether batches change its answers."""
     settings = read_settings()
     path = find_model(model, settings)
