@@ -20,10 +20,10 @@ from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.inference.tokenization.tokenizer import load_tokenizer
 from service.log.protocol import Record
-from service.review.messages import parse_decision_record, parse_review_record
+from service.review.messages import encode_claim_key, encode_decision_key, parse_decision_record, parse_review_record
 from service.stream.state.reader import read_state_record
 from tests.support import platform_bodies as bodies
-from tests.support.api_harness import api_harness
+from tests.support.api_harness import TOPICS, api_harness
 from tests.support.command_harness import make_sentences
 from tests.support.live_server import serve_app
 from tests.support.tiny_models import make_model, write_manifest
@@ -72,6 +72,12 @@ ROUTES = (
     "/v1/score", "/v1/score?format=auto", "/v1/sentences", "/v1/decisions", "/v1/decisions/preview", "/v1/review/next",
     "/v1/webhooks/label-studio", "/v1/webhooks/argilla",
 )  # fmt: skip
+CHANGES = (
+    ("PUT", "/v1/datasets/fuzzed"), ("PATCH", "/v1/datasets/fuzzed"), ("PUT", "/v1/datasets/fuzzed/label-set"),
+    ("POST", "/v1/dead-letters/replay"),
+)  # fmt: skip
+MANIFEST = "model.json"
+JSON_TYPE, NDJSON_TYPE = "application/json", "application/x-ndjson"
 ANSWER_TIMEOUT_S = 20.0
 
 
@@ -105,7 +111,9 @@ def _build_format_target(name: str | None) -> Target:
     )
 
 
-def _build_message_targets() -> list[Target]:
+def _build_message_targets(states: Sequence[bytes]) -> list[Target]:
+    """`states`: records of the state topic, each as its key, a line feed and its value."""
+
     def record(data: bytes) -> Record:
         return Record("topic", 0, 0, b"default", data)
 
@@ -113,20 +121,19 @@ def _build_message_targets() -> list[Target]:
         key, _, value = data.partition(b"\n")
         read_state_record("state", key, value)
 
-    states = tuple(
-        key + b"\n" + value
-        for key in (b"0/default/abc", b"0/default/abc/annotator/anna", b"0/default/arrivals", b"0/default/batches")
-        for value in _encode({"classes": {"O": [1, 2]}, "histogram": [1, 2, 3], "total": 3}, {})
+    def read_decision(data: bytes) -> None:
+        key, _, value = data.partition(b"\n")
+        parse_decision_record(Record("decisions", 0, 0, key, value or None))
+
+    decisions = (
+        encode_decision_key("default", "1", "kim") + b"\n" + json.dumps(DECISION).encode(),
+        encode_claim_key("default", "1", "kim") + b"\n" + json.dumps(CLAIM).encode(),
+        encode_claim_key("default", "1", "kim") + b"\n",
     )
     return [
         Target("sentences topic", _encode(*RECORDS), read_sentence),
         Target("settings topic", _encode(SETTINGS), lambda data: read_settings_record(record(data))),
-        Target(
-            "decisions topic",
-            _encode(DECISION, CLAIM),
-            lambda data: parse_decision_record(record(data)),
-            (ValidationError,),
-        ),
+        Target("decisions topic", decisions, read_decision, (ValidationError,)),
         Target(
             "review topic",
             _encode(SENTENCE | DECISION),
@@ -142,35 +149,47 @@ def _build_model_targets(folder: Path) -> list[Target]:
     model = make_model(folder / "fuzzed", "wordpiece")
     write_manifest(model)
     targets = []
-    for name in ("model.json", "tokenizer.json"):
+    for name in (MANIFEST, "tokenizer.json"):
         path = model / name
         original = path.read_bytes()
 
         def read(data: bytes, path: Path = path, original: bytes = original) -> None:
             path.write_bytes(data)
             try:
+                if path.name != MANIFEST:
+                    write_manifest(model)  # else the digest stops every change
                 load_tokenizer(ModelFolder.load(model))
             finally:
                 path.write_bytes(original)
+                if path.name != MANIFEST:
+                    write_manifest(model)
 
         targets.append(Target(f"model folder {name}", (original,), read, (ModelError, InvalidInput)))
     return targets
 
 
 def _build_rest_targets(harness: ApiHarness) -> list[Target]:
-    def build(path: str) -> Target:
+    def build(path: str, method: str = "POST", kinds: Sequence[str] = (JSON_TYPE, NDJSON_TYPE)) -> Target:
         def read(data: bytes) -> None:
-            for kind in ("application/json", "application/x-ndjson"):
-                answer = harness.client.post(path, content=data, headers={"Content-Type": kind})
+            for kind in kinds:
+                answer = harness.client.request(method, path, content=data, headers={"Content-Type": kind})
                 if answer.status_code >= 500 or b'"status":500' in answer.content.replace(b" ", b""):
                     raise ServerError(f"{answer.status_code} {answer.text[:500]}")
 
         inputs = _encode(
-            *RECORDS, {"sentences": [SENTENCE]}, DECISION, {"decisions": [DECISION]}, {"action": "ok", "items": []}
+            *RECORDS,
+            {"sentences": [SENTENCE]},
+            DECISION,
+            {"decisions": [DECISION]},
+            {"action": "ok", "items": []},
+            SETTINGS,
         )
-        return Target(f"POST {path}", inputs, read)
+        return Target(f"{method} {path}", inputs, read)
 
-    return [build(path) for path in ROUTES]
+    return [
+        *(build(path) for path in ROUTES),
+        *(build(path, method, (JSON_TYPE,)) for method, path in CHANGES),
+    ]
 
 
 def _build_head_target(port: int) -> Target:
@@ -192,6 +211,13 @@ def _build_head_target(port: int) -> Target:
     return Target("HTTP head", HEADS, read)
 
 
+def _list_states(harness: ApiHarness) -> list[bytes]:
+    """What the worker has written: statistics, memory, annotators, arrivals and positions."""
+    records = harness.log.read(TOPICS.state, 0, 100)
+    assert records
+    return [(record.key or b"") + b"\n" + (record.value or b"") for record in records]
+
+
 @contextmanager
 def open_targets(folder: Path) -> Iterator[list[Target]]:
     classifier = Classifier(ModelFolder.load(make_model(folder / "model", "wordpiece")))
@@ -206,7 +232,7 @@ def open_targets(folder: Path) -> Iterator[list[Target]]:
             port = stack.enter_context(serve_app(harness.app))
             yield [
                 *(_build_format_target(name) for name in (None, *FORMATS)),
-                *_build_message_targets(),
+                *_build_message_targets(_list_states(harness)),
                 *_build_model_targets(folder),
                 *_build_rest_targets(harness),
                 _build_head_target(port),

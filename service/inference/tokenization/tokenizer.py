@@ -100,7 +100,7 @@ def _force_prefix_space(node: Any) -> None:  # noqa: ANN401 - any JSON value
         for child in node:
             _force_prefix_space(child)
     elif isinstance(node, dict):
-        if node.get("type") in {"ByteLevel", "RobertaProcessing"} and "add_prefix_space" in node:
+        if node.get("type") in ("ByteLevel", "RobertaProcessing") and "add_prefix_space" in node:
             node["add_prefix_space"] = True
         if node.get("type") == "Metaspace":
             node["prepend_scheme"] = "always"
