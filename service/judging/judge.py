@@ -161,15 +161,14 @@ class Judge:
         thresholds = compute_flag_thresholds(
             total, self._held_out, prior_words=self.prior_words, min_words=self.min_words
         )
-        warming_up = set(find_warming_up(total, self.min_words))
         return ThresholdSet(
             thresholds,
             compute_priority_weights(total.get_smoothed() if self.memory.is_on else total),
             {
-                name: None if threshold >= UNREACHABLE_THRESHOLD else float(threshold)
-                for name, threshold in zip(self.classes, thresholds, strict=True)
+                name: None if threshold >= UNREACHABLE_THRESHOLD else threshold
+                for name, threshold in zip(self.classes, thresholds.tolist(), strict=True)
             },
-            tuple(name for k, name in enumerate(self.classes) if k in warming_up),
+            tuple([self.classes[k] for k in find_warming_up(total, self.min_words)]),
             self.flag_policy.compute_cutoff(stats.histogram),
             find_unused_types(total.counts, self._classes_by_type),
         )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
 from service.errors import InvalidInput
-from service.scoring.confident import compute_agreement_weights, compute_thresholds
+from service.scoring.confident import MIN_THRESHOLD, UNREACHABLE_THRESHOLD, compute_agreement_weights
 from service.statistics.class_stats import PROBABILITY_TOLERANCE, SCALE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from service.statistics.class_stats import ClassStats
@@ -29,6 +31,7 @@ class HeldOutStats:
 
     sums: tuple[float, ...]
     counts: tuple[int, ...]
+    means: tuple[float | None, ...] = field(init=False)  # None for a class without words
 
     def __post_init__(self) -> None:
         if len(self.sums) != len(self.counts):
@@ -36,6 +39,8 @@ class HeldOutStats:
         for k, (s, n) in enumerate(zip(self.sums, self.counts, strict=True)):
             if n < 0 or not math.isfinite(s) or not 0 <= s <= n * (1 + PROBABILITY_TOLERANCE):
                 raise InvalidInput(f"class {k}: {n} words can't have the sum {s}", field="held_out")
+        means = tuple(s / n if n else None for s, n in zip(self.sums, self.counts, strict=True))
+        object.__setattr__(self, "means", means)
 
 
 def compute_flag_thresholds(
@@ -50,22 +55,24 @@ def compute_flag_thresholds(
     A class with held-out words starts from their mean, weighted as `prior_words` words. A class without them has a
     threshold from `min_words` words of its own on; before that it has `confident.UNREACHABLE_THRESHOLD` and causes no flag.
     """
-    sums = [s / SCALE for s in stats.sums]
-    counts = list(stats.counts)
     if held_out is None or prior_words == 0:
-        counts = [n if n >= min_words else 0 for n in counts]
+        priors: Sequence[float | None] = (None,) * stats.n_classes
+    elif len(held_out.counts) == stats.n_classes:
+        priors = held_out.means
     else:
-        if len(held_out.counts) != len(counts):
-            raise InvalidInput(
-                f"held-out statistics of {len(held_out.counts)} classes for {len(counts)}", field="held_out"
-            )
-        for k, (s, n) in enumerate(zip(held_out.sums, held_out.counts, strict=True)):
-            if n:
-                sums[k] += prior_words * (s / n)
-                counts[k] += prior_words
-            elif counts[k] < min_words:
-                counts[k] = 0
-    return compute_thresholds(np.array(sums), np.array(counts, dtype=np.int64))
+        raise InvalidInput(
+            f"held-out statistics of {len(held_out.counts)} classes for {stats.n_classes}", field="held_out"
+        )
+    thresholds = []
+    for s, n, prior in zip(stats.sums, stats.counts, priors, strict=True):  # 3 µs for 9 classes, with numpy 10 µs
+        if prior is not None:
+            threshold = (s / SCALE + prior_words * prior) / (n + prior_words)
+        elif n and n >= min_words:
+            threshold = s / SCALE / n
+        else:
+            threshold = UNREACHABLE_THRESHOLD
+        thresholds.append(max(threshold, MIN_THRESHOLD))
+    return np.array(thresholds)
 
 
 def find_warming_up(stats: ClassStats, min_words: int = MIN_WORDS) -> tuple[int, ...]:
