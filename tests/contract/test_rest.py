@@ -128,6 +128,7 @@ UNWRITTEN_RULES = [
     ("PUT /v1/datasets/{name}/label-set", r""),
     ("POST /v1/dead-letters/{id}/replay", r""),  # the sentence is checked as in the stream
     ("(PUT|PATCH) /v1/datasets/{name}", r"twice|and the dataset is|`(label_map|model|forget)"),
+    ("PATCH /v1/datasets/{name}", r"`flag_policy"),  # some of its fields: the rest is what the dataset has
     ("(PUT|PATCH) /v1/datasets/{name}", r"the model can't judge|map them \(label_map\)"),
     ("POST /v1/decisions", r"`(decisions.\d+.)?(labels|wrong|withdrawn|verdict)[^`]*`|labels"),
 ]
