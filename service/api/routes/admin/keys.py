@@ -17,7 +17,7 @@ from service.api.http.bodies import parse_message, read_json_object
 from service.api.http.problems import NotFoundError, NotReadyError
 from service.contracts.base import DatasetName
 from service.contracts.key import StoredKey
-from service.contracts.roles import KEY_NAME_PATTERN, Role
+from service.contracts.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, Role
 from service.errors import ConflictError, InvalidInput
 
 if TYPE_CHECKING:
@@ -70,7 +70,14 @@ class EmptyRequest(BaseModel):
 class KeyRequest(BaseModel):
     """Who the key is for, and what it may do."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [EXAMPLE],
+            # A key that is part of an address is for one dataset.
+            "if": {"properties": {"role": {"enum": list(ADDRESS_ROLES)}}},
+            "then": {"required": ["datasets"], "properties": {"datasets": {"minItems": 1, "maxItems": 1}}},
+        }
+    )
 
     name: StrictStr = Field(min_length=1, max_length=64, json_schema_extra={"pattern": f"^{KEY_NAME_PATTERN}$"})
     role: Role
