@@ -73,7 +73,7 @@ def test_a_second_worker_on_the_embedded_log_is_refused(harness: CommandHarness)
 def test_a_model_that_cannot_be_used_ends_the_worker(harness: CommandHarness) -> None:
     ran = harness.run("worker", LABELWATCH_MODEL_FOLDER="nowhere")
     assert ran.code == 1
-    assert ran.err.splitlines()[-1].startswith("labelwatch: nowhere is not a folder")
+    assert ran.err.splitlines()[-1].startswith("labelwatch: LABELWATCH_MODEL_FOLDER: nowhere is not a folder")
 
 
 @pytest.mark.parametrize(
