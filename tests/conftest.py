@@ -1,4 +1,7 @@
-"""Tests on the CoNLL-2003 data, whose text can't be part of this repo, run only where its folder is found."""
+"""Tests on the CoNLL-2003 data, whose text can't be part of this repo, run only where its folder is found.
+
+No example of a property test has a deadline: a machine may be slow.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +30,8 @@ def find_conll_folder() -> Path | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.register_profile("no-deadline", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+    settings.load_profile("no-deadline")
     config.addinivalue_line("markers", "conll: needs the CoNLL-2003 folder; not collected without it")
 
 

@@ -89,7 +89,7 @@ def open_tracing(settings: Settings) -> Iterator[Tracing | None]:
 def freeze_start_objects() -> None:
     """The garbage collector need not visit what is there now: model, settings and imports live as long as the process.
 
-    A full collection would stop all requests for 0.1 s.
+    A full collection stops all requests.
     """
     gc.collect()
     gc.freeze()

@@ -67,17 +67,20 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # A head in parts, so that its size counts even if all of it arrives in one read.
-        part_bytes = PART_BYTES if self._is_idle else max(1, len(data))
-        for start in range(0, len(data), part_bytes):
-            if self.transport.is_closing():
-                return
-            part = data[start : start + part_bytes]
+        # A head in parts that end at the limit, so that its size counts even if all of it arrives in one read.
+        may_be_head = self._is_idle
+        start = 0
+        while start < len(data) and not self.transport.is_closing():
+            size = min(PART_BYTES, MAX_HEAD_BYTES + 1 - self._head_bytes) if may_be_head else len(data)
+            part = data[start : start + size]
+            start += size
             self._head_bytes += len(part)
             super().data_received(part)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self._reject_head()
                 return
+        if self.transport.is_closing():
+            return
         if self._head_timer is None and self._is_idle:
             self._start_head_timer()
 

@@ -124,11 +124,23 @@ def test_half_of_a_head_does_not_wait_as_long_as_an_idle_connection(
         assert answer(idle).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_complete_head_that_is_too_large_gets_431(harness: ApiHarness) -> None:
+@pytest.mark.parametrize("size", [MAX_HEAD_BYTES + 2, 70_000, 120_000])
+def test_a_complete_head_that_is_too_large_gets_431(harness: ApiHarness, size: int) -> None:
     with connected(harness) as client:
         with contextlib.suppress(OSError):
-            client.sendall(ASK + b"X-Long: " + b"x" * 120_000 + b"\r\n\r\n")
+            client.sendall(make_head(size))
         assert b'{"status":"ok"}' not in until_closed(client)
+
+
+def test_a_head_may_be_as_large_as_the_limit(harness: ApiHarness) -> None:
+    with connected(harness) as client:
+        for _ in range(2):
+            client.sendall(make_head(MAX_HEAD_BYTES))
+            assert answer(client).startswith(b"HTTP/1.1 200 ")
+
+
+def make_head(size: int) -> bytes:
+    return (ASK + b"X-Long: ").ljust(size - 4, b"x") + b"\r\n\r\n"
 
 
 @pytest.mark.parametrize(
