@@ -64,7 +64,7 @@ def compute_flag_thresholds(
             f"held-out statistics of {len(held_out.counts)} classes for {stats.n_classes}", field="held_out"
         )
     thresholds = []
-    for s, n, prior in zip(stats.sums, stats.counts, priors, strict=True):  # 3 µs for 9 classes, with numpy 10 µs
+    for s, n, prior in zip(stats.sums, stats.counts, priors, strict=True):  # 3 µs for 9 classes, with numpy 7 µs
         if prior is not None:
             threshold = (s / SCALE + prior_words * prior) / (n + prior_words)
         elif n and n >= min_words:
