@@ -79,9 +79,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self._reject_head()
                 return
-        if self.transport.is_closing():
-            return
-        if self._head_timer is None and self._is_idle:
+        if self._head_timer is None and self._is_idle and not self.transport.is_closing():
             self._start_head_timer()
 
     def on_headers_complete(self) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,24 +9,19 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support.model_scripts import import_scripts
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCRIPTS = Path(__file__).parents[3] / "models"
 MODULES = ("arithmetic", "activations")
 CHANNELS, COLUMNS, WIDE = 24, 16, 5
 
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, Any]]:
-    before = set(sys.modules)
-    sys.path.insert(0, str(SCRIPTS))  # as they find each other when they are run
-    try:
-        yield {name: importlib.import_module(name) for name in MODULES}
-    finally:
-        sys.path.remove(str(SCRIPTS))
-        for name in {path.stem for path in SCRIPTS.glob("*.py")} - before:
-            sys.modules.pop(name, None)
+    with import_scripts(*MODULES) as modules:
+        yield modules
 
 
 def make_rows(largest: float) -> np.ndarray:

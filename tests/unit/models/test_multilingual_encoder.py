@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import struct
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +18,15 @@ from service.inference.model.folder import ModelFolder
 from service.labels import Scheme
 from service.training.sentences import collect_sentences
 from service.training.trainer import train_model
+from tests.support.model_scripts import import_scripts
 from tests.support.training_data import make_training_text, to_conll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     Tensors = dict[str, np.ndarray]
 
-SCRIPTS = Path(__file__).parents[3] / "models"
 MODULES = ("checkpoint", "vocabulary", "bert_weights", "graphs", "build_encoder")
 HIDDEN, HEADS, LAYERS, INNER, POSITIONS = 24, 2, 3, 48, 512
 HIDDEN_LAYERS = (0, 1, 2)
@@ -38,14 +36,8 @@ SPECIAL = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[dict[str, Any]]:
-    before = set(sys.modules)
-    sys.path.insert(0, str(SCRIPTS))  # as they find each other when they are run
-    try:
-        yield {name: importlib.import_module(name) for name in MODULES}
-    finally:
-        sys.path.remove(str(SCRIPTS))
-        for name in {path.stem for path in SCRIPTS.glob("*.py")} - before:
-            sys.modules.pop(name, None)
+    with import_scripts(*MODULES) as modules:
+        yield modules
 
 
 # A checkpoint, written as TensorFlow writes it.
