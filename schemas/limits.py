@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schemas.configuration import find_settings_model, render_default
-from service.api.http.connection import HEAD_TIMEOUT_S, MAX_HEAD_BYTES
+from service.api.http.connections.connection import HEAD_TIMEOUT_S, MAX_HEAD_BYTES
 from service.api.http.json_text.split import MAX_RECORD_NAMES, MAX_RECORD_VALUES
 from service.api.http.middleware.access_control import MAX_SIGNED_BODY_BYTES
-from service.contracts.dataset import MAX_LABEL_MAP_ENTRIES, MAX_LABEL_SET_TYPES
+from service.contracts.datasets.settings import MAX_LABEL_MAP_ENTRIES, MAX_LABEL_SET_TYPES
 from service.contracts.probabilities import MAX_CLASSES, MAX_PROBABILITIES
 from service.contracts.sentence import MAX_SENTENCE_CHARS, MAX_WORD_CHARS
 from service.formats.text.alignment import MAX_TEXT_CHARS

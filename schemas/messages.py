@@ -27,8 +27,8 @@ from service.contracts import (
     Training,
     TrainingRequest,
 )
-from service.contracts.audit import AuditRecord
-from service.contracts.key import StoredKey
+from service.contracts.access.audit import AuditRecord
+from service.contracts.access.key import StoredKey
 from service.contracts.notification import EndpointStatus, Notification, WebhookEndpoint
 from service.errors import InferenceError, InvalidInput
 from service.log.codec import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from service.contracts.audit import MAX_ACTOR_CHARS, AuditRecord
+from service.contracts.access.audit import MAX_ACTOR_CHARS, AuditRecord
 from service.log.codec import build_event_headers
 from service.log.protocol import Output
 from service.log.topic_view import TopicView
@@ -19,7 +19,7 @@ from service.log.topic_view import TopicView
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from service.contracts.audit import ActorKind, AuditAction
+    from service.contracts.access.audit import ActorKind, AuditAction
     from service.log.protocol import Log, Record
 
 AUDIT_EVENT_TYPE: Final = "labelwatch.audit.v1"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from service.access.key_records import StoredKeys, build_key_message
 from service.access.key_text import generate_key, hash_key
+from service.contracts.access.key import StoredKey
+from service.contracts.access.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, KEY_NAME_RULE
 from service.contracts.base import DATASET_NAME_RULE, is_dataset_name
-from service.contracts.key import StoredKey
-from service.contracts.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, KEY_NAME_RULE
 from service.errors import ConflictError, InvalidInput
 from service.log.protocol import VersionConflict
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.access.audit_log import Actor
-    from service.contracts.audit import AuditAction
-    from service.contracts.roles import Role
+    from service.contracts.access.audit import AuditAction
+    from service.contracts.access.roles import Role
     from service.log.protocol import Log, Output, RecordPosition
     from service.log.topics import Topics
 

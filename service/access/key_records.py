@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from service.contracts.key import StoredKey
+from service.contracts.access.key import StoredKey
 from service.contracts.validation import to_invalid_input
 from service.errors import InvalidInput
 from service.log.codec import build_event_headers

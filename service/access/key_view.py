@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.access.key_records import KeyState
-    from service.contracts.key import StoredKey
+    from service.contracts.access.key import StoredKey
     from service.log.protocol import Log, Record
 
 

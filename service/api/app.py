@@ -25,26 +25,11 @@ from service.api.http.middleware.request_context import REQUEST_ID_HEADER, Reque
 from service.api.http.ndjson.limiter import StreamLimiter
 from service.api.http.problems import respond_to_error
 from service.api.ingest.platform_settings import list_signed_paths
-from service.api.routes import (
-    claims,
-    console,
-    dead_letters,
-    decisions,
-    events,
-    export,
-    health,
-    inception,
-    label_studio,
-    me,
-    model,
-    overview,
-    review,
-    score,
-    sentences,
-    webhooks,
-)
+from service.api.routes import console, dead_letters, export, health, me, model, score, sentences
 from service.api.routes.admin import audit, keys, webhook_endpoints
 from service.api.routes.datasets import agreement, annotators, batches, label_set, models, settings, thresholds
+from service.api.routes.platforms import inception, label_studio, webhooks
+from service.api.routes.review import claims, decisions, events, items, overview
 from service.api.scoring.scorer import Scorer
 from service.errors import LabelwatchError
 
@@ -67,7 +52,7 @@ ROUTE_MODULES = (
     webhooks,
     label_studio,
     inception,
-    review,
+    items,
     claims,
     decisions,
     overview,

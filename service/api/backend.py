@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from service.api.claims import PendingClaims
 from service.api.ingest.webhook_deliveries import WebhookDeliveries
+from service.api.withdrawals import RecentDecisions
 from service.contracts import MAX_WORDS
 from service.contracts.defaults import MIN_TRAINING_SENTENCES
 
@@ -88,6 +89,7 @@ class Backend(ScoringBackend):
     export_slot: threading.Semaphore = field(default_factory=threading.Semaphore)
     deliveries: WebhookDeliveries = field(default_factory=WebhookDeliveries)
     pending_claims: PendingClaims = field(default_factory=PendingClaims)
+    recent_decisions: RecentDecisions = field(default_factory=RecentDecisions)
 
     @property
     def is_audited(self) -> bool:

@@ -13,9 +13,7 @@ from service.contracts.assessment import (
     WordScore,
 )
 from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, is_dataset_name
-from service.contracts.dataset import DatasetSettings
-from service.contracts.decision import BlindAnswer, Claim, Decision, Shown
-from service.contracts.flag_policies import (
+from service.contracts.datasets.flag_policies import (
     FLAG_POLICIES,
     BelowPolicy,
     BudgetPolicy,
@@ -24,6 +22,16 @@ from service.contracts.flag_policies import (
     ScoredSentence,
     describe_flag_policies,
 )
+from service.contracts.datasets.settings import DatasetSettings
+from service.contracts.datasets.training import (
+    DatasetModels,
+    ModelComparison,
+    TrainedType,
+    Training,
+    TrainingProgress,
+    TrainingRequest,
+)
+from service.contracts.decision import BlindAnswer, Claim, Decision, Shown
 from service.contracts.kinds import EvidenceKind, Reason, SuspectKind, Verdict
 from service.contracts.platform_task import PlatformTask
 from service.contracts.probabilities import WordProbabilities
@@ -37,14 +45,6 @@ from service.contracts.sentence import (
     LabelledSentence,
     describe_label_mismatch,
     read_sentence,
-)
-from service.contracts.training import (
-    DatasetModels,
-    ModelComparison,
-    TrainedType,
-    Training,
-    TrainingProgress,
-    TrainingRequest,
 )
 
 __all__ = [

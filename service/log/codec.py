@@ -28,6 +28,7 @@ BATCHES_KIND = "batches"
 MAX_SENTENCE_BYTES = MAX_INPUT_BYTES - 4096  # the rest is for the key and the headers
 REQUEST_ID_HEADER = "x-request-id"
 SENT_BY_HEADER = "x-sent-by"
+UNREAD_BATCH_HEADER = "labelwatch-unread-batch"  # of a record in place of a batch that was not unpacked: why
 # What a key or value that anybody wrote may cause: no JSON, another shape, JSON that is nested too deeply, Infinity as a number.
 _UNREADABLE = (ValueError, TypeError, RecursionError, OverflowError)
 
@@ -171,6 +172,13 @@ def build_event_headers(
 
 def get_header(headers: Headers, name: str) -> str | None:
     return next((value.decode(errors="replace") for key, value in headers if key == name), None)
+
+
+def explain_unreadable(record: Record) -> str | None:
+    """Why the record holds no message at all; None if it may hold one."""
+    if record.value is None:
+        return "the message has no value: send a sentence, or `deleted: true` with its id"
+    return get_header(record.headers, UNREAD_BATCH_HEADER) if record.headers else None
 
 
 def encode_headers(headers: Headers) -> str:

@@ -168,7 +168,10 @@ class Follower(Protocol):
 
     @property
     def caught_up(self) -> bool:
-        """Whether the follower has reached the end that the topic had when following began."""
+        """Whether the follower has reached the end that the topic had when following began, or when the end was renewed."""
+
+    def renew_end(self) -> None:
+        """From now on `caught_up` is about the end that the topic has now."""
 
     def close(self) -> None: ...
 

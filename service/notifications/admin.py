@@ -30,7 +30,7 @@ from service.notifications.state import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from service.contracts.audit import AuditAction
+    from service.contracts.access.audit import AuditAction
     from service.log.protocol import Log, Output
     from service.notifications.client import WebhookClient
 

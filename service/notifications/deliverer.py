@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -181,18 +180,23 @@ class Deliverer:
         self._sources = {}
 
     def _poll_source(self, topic: str) -> tuple[list[Record], dict[int, int]]:
-        """The records after the stored positions, and the positions after them. Without positions, nothing is new."""
+        """The records after the stored positions, and the positions after them.
+
+        Without positions, those are new that were written since an endpoint is active: it may be older than the first step
+        that finds it.
+        """
         follower = self._sources.get(topic)
         if follower is None:
             follower = self._sources[topic] = self._log.follow(topic)
-        stored = self._state.positions.get(topic)
+        stored, start = self._state.positions.get(topic), self._state.find_start()
+        start_ms = 0 if stored is not None or start is None else int(start.timestamp() * 1000)
         positions, new = dict(stored or {}), []
         while True:
             records = follower.poll()
             for record in records:
                 if record.offset >= positions.get(record.partition, 0):
                     positions[record.partition] = record.offset + 1
-                    if stored is not None:
+                    if record.timestamp_ms >= start_ms:
                         new.append(record)
             if not records and follower.caught_up:
                 return new, positions
@@ -338,12 +342,3 @@ class Deliverer:
                 self._fail(notification, f"the endpoint is disabled: {status.last_error}")
         if status != before:
             self._write([build_status_record(self._topics.webhooks, endpoint_id, status)])
-
-
-def count_messages(state: NotificationState) -> Counter[str]:
-    """Notifications that wait and that failed, over all endpoints."""
-    return Counter(
-        "pending" if each.failed_at is None else "failed"
-        for messages in state.messages.values()
-        for each in messages.values()
-    )

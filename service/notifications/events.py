@@ -13,7 +13,7 @@ from service.contracts import Assessment, Decision
 from service.contracts.notification import Notification
 from service.errors import InvalidInput
 from service.review.messages import parse_decision_record, parse_review_record
-from service.review.queue.batches import build_batch_report
+from service.review.queue.figures.batches import build_batch_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from service.contracts.notification import EventType, WebhookEndpoint
     from service.judging.misfit import Misfit
     from service.log.protocol import Record
-    from service.review.queue.batches import BatchOutcomes
+    from service.review.queue.figures.batches import BatchOutcomes
     from service.statistics.batches import DatasetBatches
 
 MAX_BATCHES_CHECKED: Final = 100  # of a dataset, the last to arrive

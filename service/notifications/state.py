@@ -18,14 +18,14 @@ from pydantic import ValidationError
 
 from service.contracts.notification import EndpointStatus, Notification, WebhookEndpoint
 from service.errors import ConflictError, InvalidInput
-from service.log.protocol import Output
+from service.log.protocol import Output, Record
 from service.log.read import read_topic
 from service.notifications.addresses import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from service.log.protocol import Log, Record
+    from service.log.protocol import Log
 
 MAX_ENDPOINTS: Final = 50
 NO_STATUS: Final = EndpointStatus()
@@ -40,6 +40,7 @@ class NotificationState:
         self.messages: dict[str, dict[str, Notification]] = {}  # by endpoint and id, in the order of the topic
         self.positions: dict[str, dict[int, int]] = {}
         self.conditions: dict[str, Any] = {}
+        self._status_written_at: dict[str, datetime] = {}  # by endpoint, as the log has it
         for record in records:
             self.apply(record)
 
@@ -47,6 +48,8 @@ class NotificationState:
         kind, _, name = (record.key or b"").decode(errors="replace").partition("/")
         try:
             self._apply(kind, name, record.value)
+            if kind == "status" and isinstance(record, Record):
+                self._status_written_at[name] = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
         except (ValidationError, ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError):
             return
 
@@ -71,6 +74,11 @@ class NotificationState:
     def list_messages(self, endpoint_id: str, *, failed: bool) -> list[Notification]:
         found = self.messages.get(endpoint_id, {}).values()
         return [each for each in found if (each.failed_at is not None) == failed]
+
+    def find_start(self) -> datetime | None:
+        """Since when an endpoint is active: it was added then, or enabled again. None if no endpoint is active."""
+        added = ((each.created_at, self._status_written_at.get(each.id)) for each in self.list_active())
+        return min((created if enabled is None else max(created, enabled) for created, enabled in added), default=None)
 
     def list_active(self) -> list[WebhookEndpoint]:
         return [each for each in self.endpoints.values() if self.get_status(each.id).disabled_at is None]

@@ -15,7 +15,7 @@ from service.contracts import Message
 from service.errors import MissingModelError
 from service.labels import OUTSIDE, Span
 from service.labels.unknown_labels import build_settings_advice
-from service.review.queue.breakdowns import MAX_ANNOTATORS, AnnotatorCounts
+from service.review.queue.figures.breakdowns import MAX_ANNOTATORS, AnnotatorCounts
 from service.statistics.annotators.estimate import estimate_f1
 from service.statistics.annotators.sums import OTHER_ANNOTATORS, OTHER_PAIR, SpanSums
 from service.stream.state.annotators import sum_partitions

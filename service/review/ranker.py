@@ -168,8 +168,9 @@ class Ranker:
         return (self.enabled, self.offsets, self.pair_offsets) == (other.enabled, other.offsets, other.pair_offsets)
 
     def _get_offset(self, kind: WordKind) -> float:
-        offset = self.offsets.get(kind.given, 0.0)
-        return offset if kind.pair is None else offset + self.pair_offsets.get(kind.pair, 0.0)
+        given, suggested = kind
+        offset = self.offsets.get(given, 0.0)
+        return offset if suggested is None else offset + self.pair_offsets.get((given, suggested), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

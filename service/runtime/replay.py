@@ -15,8 +15,8 @@ from service.log.codec import to_position_key, to_position_value
 from service.log.protocol import Output
 from service.log.read import read_compacted_topic
 from service.log.sqlite.admin import describe_log_file
-from service.runtime.dataset_settings import build_datasets, load_datasets
-from service.runtime.process import stop_on_signals
+from service.runtime.datasets.settings import build_datasets, load_datasets
+from service.runtime.lifecycle.process import stop_on_signals
 from service.runtime.worker import RunToEndWorker, build_worker
 from service.stream.state.reader import read_state
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
     from service.log.protocol import Output
-    from service.runtime.dataset_schemes import DatasetSchemes
+    from service.runtime.datasets.schemes import DatasetSchemes
 
 STDIN = "-"
 

@@ -9,7 +9,7 @@ from service.errors import SettingsError
 from service.notifications.admin import WebhookAdmin
 from service.notifications.client import WebhookClient
 from service.notifications.deliverer import Deliverer
-from service.runtime.lease import open_lease
+from service.runtime.lifecycle.lease import open_lease
 from service.runtime.open_log import open_log
 
 if TYPE_CHECKING:
@@ -50,6 +50,6 @@ def run_deliverer(settings: Settings, backend: Backend, stop: threading.Event) -
             queue=backend.queue,
             is_queue_complete=lambda: backend.projector.caught_up,
             digest_s=settings.webhooks.digest_s,
-            on_outcome=lambda outcome: backend.telemetry.metrics.webhook_deliveries.labels(outcome).inc(),
+            on_outcome=backend.telemetry.count_delivery,
         )
         deliverer.run(stop, open_lease(settings, topics.webhooks, name="webhooks"))

@@ -11,13 +11,19 @@ from service.errors import MissingModelError, StreamError
 from service.judging.misfit import describe_misfits
 from service.labels.unknown_labels import build_settings_advice
 from service.log.protocol import FencedError
-from service.runtime.dataset_settings import build_datasets
+from service.runtime.datasets.settings import build_datasets
+from service.runtime.lifecycle.probes import start_probes
+from service.runtime.lifecycle.process import (
+    limit_stop_time,
+    open_tracing,
+    restrict_new_files,
+    set_up_logging,
+    stop_on_signals,
+)
+from service.runtime.lifecycle.process_limits import MAX_STOP_S
+from service.runtime.lifecycle.supervisor import Supervisor
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session
-from service.runtime.probes import start_probes
-from service.runtime.process import limit_stop_time, open_tracing, restrict_new_files, set_up_logging, stop_on_signals
-from service.runtime.process_limits import MAX_STOP_S
-from service.runtime.supervisor import Supervisor
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import POLL_TIMEOUT_S, Worker
 from service.stream.worker.status import WorkerCounts, WorkerStatus

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, SecretStr, field_validator
 
+from service.contracts.access.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, ROLES, Role
 from service.contracts.base import is_dataset_name
 from service.contracts.defaults import BATCH_TOKENS, QUEUE_SENTENCES
-from service.contracts.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, ROLES, Role
 from service.settings.base import SettingsGroup
 from service.settings.proxy import GroupRole, Network, parse_group_roles, parse_networks
 

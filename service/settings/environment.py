@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 ENV_PREFIX = "LABELWATCH_"
 QUEUE_FILE_NAME = "queue.sqlite"
+DELIVERIES_FILE_NAME = "deliveries.sqlite"
 
 
 class Settings(BaseSettings):
@@ -62,6 +63,11 @@ class Settings(BaseSettings):
     def queue_path(self) -> Path:
         """The file of the review queue: beside the embedded log, unless a setting names another."""
         return self.api.queue_path or self.log.path.with_name(QUEUE_FILE_NAME)
+
+    @property
+    def deliveries_path(self) -> Path:
+        """The file of the webhooks' deliveries: the API processes of one embedded log share it."""
+        return (self.log.path if self.kafka is None else self.queue_path).with_name(DELIVERIES_FILE_NAME)
 
 
 def read_settings() -> Settings:

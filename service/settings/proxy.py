@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple
 
+from service.contracts.access.roles import ADDRESS_ROLES, ROLES, Role
 from service.contracts.base import is_dataset_name
-from service.contracts.roles import ADDRESS_ROLES, ROLES, Role
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, get_current_span, se
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from service import __version__
-from service.telemetry.recorder import METHODS
+from service.telemetry.metrics.recorder import METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

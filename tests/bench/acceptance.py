@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.review.queue.recall import compute_wilson_interval
+from service.review.queue.figures.recall import compute_wilson_interval
 from service.scoring import finite_population
 from service.scoring.acceptance import CONFIDENCE, Delivery, estimate_error_rate
 from tests.support.simulated_deliveries import KINDS, DeliveryKind, SimulatedDelivery, simulate_delivery

@@ -14,7 +14,7 @@ from service.datasets.settings_records import build_settings_message
 from service.datasets.trainings import build_training_message
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
-from service.runtime.lease import FileLease
+from service.runtime.lifecycle.lease import FileLease
 from tests.browser.harness import run_service, take_screenshot, wait_for
 
 if TYPE_CHECKING:

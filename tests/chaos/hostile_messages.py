@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
 from service.contracts.sentence import MAX_SENTENCE_CHARS, MAX_WORD_CHARS
-from service.log.kafka.library_fixes.header_keys import NonUtf8HeaderKey
+from service.log.kafka.library_fixes.messages.header_keys import NonUtf8HeaderKey
 from service.log.topics import MAX_INPUT_BYTES
 
 if TYPE_CHECKING:

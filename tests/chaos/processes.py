@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.log.kafka.library_fixes.watchdog import EXIT_STATUS as HUNG
+from service.log.kafka.library_fixes.transactions.watchdog import EXIT_STATUS as HUNG
 from service.stream.worker.loop import ASSIGNED_PARTITIONS_MESSAGE
 from tests.kafka.broker import SHIM
 

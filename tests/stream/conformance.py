@@ -92,6 +92,18 @@ class LogConformance:
         assert _is_caught_up(follower)
         follower.close()
 
+    def test_the_end_of_a_follower_is_renewed(self, log: LogUnderTest) -> None:
+        writer = log.open_log()
+        follower = writer.follow(log.topics.datasets)
+        wait_until(lambda: not follower.poll() and follower.caught_up, "the follower has caught up")
+        log.open_log().append([Output(log.topics.datasets, b"a", b"1")])
+        assert _is_caught_up(follower)
+        follower.renew_end()
+        assert not _is_caught_up(follower)
+        assert len(read_records(follower, 1)) == 1
+        wait_until(lambda: not follower.poll() and follower.caught_up, "the follower has caught up again")
+        follower.close()
+
     def test_a_follower_of_an_empty_topic_is_caught_up(self, log: LogUnderTest) -> None:
         assert read_topic(log.open_log(), log.topics.decisions) == []
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafka import KafkaProducer
 
-    from service.log.kafka.library_fixes.watchdog import Watchdog
+    from service.log.kafka.library_fixes.transactions.watchdog import Watchdog
 
 PARTITIONS = 2
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.log.kafka.clients import create_producer, send
-from service.log.kafka.library_fixes.watchdog import Watchdog
+from service.log.kafka.library_fixes.transactions.watchdog import Watchdog
 from service.log.kafka.worker.session import KafkaWorkerSession, Lease
 from service.log.protocol import BatchResult, CommitRefused, FencedError, Output, RecordBatch, ReleasedRecords
 from service.log.topics import MAX_OUTPUT_BYTES

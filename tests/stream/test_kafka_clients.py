@@ -8,15 +8,16 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
 
 from service.contracts import DatasetSettings
 from service.datasets.registry import DatasetRegistry
 from service.errors import StreamError
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
+from service.log.codec import UNREAD_BATCH_HEADER, get_header
 from service.log.kafka.admin import count_brokers, create_topics, describe_topics
-from service.log.kafka.library_fixes.header_keys import NonUtf8HeaderKey
+from service.log.kafka.library_fixes.messages.header_keys import NonUtf8HeaderKey
 from service.log.protocol import Output
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
@@ -126,6 +127,29 @@ def test_a_compression_that_is_not_installed_is_named(
         with pytest.raises(StreamError, match=r"UnsupportedCodecError.*install kafka-python\[lz4,snappy,zstd\]"):
             poll_batch(session)
         wait_for_assignment(session)
+
+
+def test_a_batch_that_unpacks_to_too_much_does_not_stop_its_partition(
+    open_session: OpenSession, kafka_settings: KafkaSettings, kafka_topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.log.kafka.library_fixes.messages.packed_batches.MAX_UNPACKED_BYTES", 1_000_000)
+    producer = KafkaProducer(
+        bootstrap_servers=kafka_settings.servers, compression_type="gzip", max_request_size=10_000_000
+    )
+    for value in (b"before", b" " * 5_000_000, b"after"):
+        producer.send(kafka_topics.sentences, value, partition=0).get(timeout=60)
+    producer.close()
+    session = open_session()
+    wait_for_assignment(session)
+    received: list[Record] = []
+    while len(received) < 3:
+        batch = poll_batch(session, max_records=1)
+        received += iter_records(batch)
+        session.commit(make_batch_result(batch))
+    before, unread, after = received
+    assert (before.value, unread.offset, after.value) == (b"before", 1, b"after")
+    reason = "the compressed batch with the 1 records at offsets 1 to 1 unpacks to more than 1,000,000 bytes"
+    assert (get_header(unread.headers, UNREAD_BATCH_HEADER) or "").startswith(reason)
 
 
 def test_kcat_sends_bare_json_and_reads_what_is_flagged(

@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 from service.log.codec import to_position_key, to_position_value
 from service.log.kafka.admin import list_group_identities, list_open_transactions
 from service.log.kafka.clients import create_group_consumer, create_producer, send
-from service.log.kafka.library_fixes.disposal import dispose
+from service.log.kafka.library_fixes.transactions.disposal import dispose
 from service.log.kafka.worker.dead_workers import DeadWorkerFencer
 from service.log.protocol import Output
 from tests.stream.steps import (

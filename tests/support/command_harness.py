@@ -55,6 +55,7 @@ class CommandHarness:
     variables: dict[str, str] = field(default_factory=dict)
     capfd: pytest.CaptureFixture[str] | None = None
     topics: Topics = field(default_factory=Topics)
+    program: str = "from service.cli.main import main; main()"  # of `start`
 
     @property
     def log_path(self) -> Path:
@@ -90,7 +91,7 @@ class CommandHarness:
     def start(self, *arguments: object, **variables: str) -> subprocess.Popen[str]:
         """`labelwatch ARGUMENTS` in a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-c", "from service.cli.main import main; main()", *map(str, arguments)],
+            [sys.executable, "-c", self.program, *map(str, arguments)],
             cwd=ROOT,
             env={"PATH": os.environ["PATH"], **self.environment, **variables},
             stdout=subprocess.PIPE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from service.api.http.connection import ConnectionLimits, LimitedHttpProtocol, build_protocol
+from service.api.http.connections.connection import ConnectionLimits, LimitedHttpProtocol, build_protocol
 from service.api.routes.score import get_score_route
 from service.api.scoring.direct import DirectScoring
 from tests.support.api_harness import wait_for

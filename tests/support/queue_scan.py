@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.review.queue.recall import ControlOutcome, RecallEstimate, compute_recall
+from service.review.queue.figures.recall import ControlOutcome, RecallEstimate, compute_recall
 from service.statistics.histogram import UNIT_EDGES
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from service.review.queue.facet_counts import FacetCounts
-    from service.review.queue.overview import Overview
+    from service.review.queue.figures.facet_counts import FacetCounts
+    from service.review.queue.figures.overview import Overview
     from service.review.queue.queue import ReviewQueue
 
 FROM_ITEMS = "FROM items WHERE (?1 IS NULL OR dataset = ?1)"

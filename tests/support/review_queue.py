@@ -178,6 +178,10 @@ class MemoryFollower:
     def caught_up(self) -> bool:
         return self._remaining <= 0
 
+    def renew_end(self) -> None:
+        self._fetch_appended()
+        self._remaining = sum(map(len, self._waiting.values()))
+
     def close(self) -> None: ...
 
 

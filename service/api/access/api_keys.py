@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
     from service.access.key_view import KeyView
-    from service.contracts.key import StoredKey
+    from service.contracts.access.key import StoredKey
     from service.settings import ApiKey
 
 KEY_HEADER: Final = "X-API-Key"

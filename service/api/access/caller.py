@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import HTTPConnection
 
-    from service.contracts.roles import Role
+    from service.contracts.access.roles import Role
 
 CALLER_KEY: Final = "caller"  # in the state of a request
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from service.contracts.roles import ROLES
+from service.contracts.access.roles import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from service.contracts.roles import Role
+    from service.contracts.access.roles import Role
 
 Endpoint = tuple[str, str]  # method and path template
 

@@ -10,7 +10,7 @@ from starlette.routing import Route, compile_path
 
 from service.api.access.rules import ANY_CALLER, PUBLIC, RULES, DatasetIn, Rule
 from service.api.http.problems import ForbiddenError
-from service.contracts.roles import ADDRESS_ROLES
+from service.contracts.access.roles import ADDRESS_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

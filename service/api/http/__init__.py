@@ -1,1 +1,1 @@
-"""HTTP without the domain: authentication, middleware, bodies, NDJSON, problem details."""
+"""HTTP without the domain: connections, middleware, bodies, NDJSON, problem details."""

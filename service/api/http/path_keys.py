@@ -10,7 +10,7 @@ import re
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote
 
-from service.contracts.roles import ADDRESS_ROLES, Role
+from service.contracts.access.roles import ADDRESS_ROLES, Role
 
 ADDRESS_PREFIXES: Final = tuple(f"/{role}/" for role in ADDRESS_ROLES)
 # In place of the key, if it is sent as the password of basic authentication. A webhook has none.

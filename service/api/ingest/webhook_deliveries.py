@@ -1,38 +1,42 @@
-"""Remembers the webhook deliveries of this process, to recognise a repeated one and to date a deletion.
+"""Remembers webhook deliveries, to recognise a repeated one and to date a deletion.
 
-The memory is bounded and not shared: a repetition follows within minutes, and one that reaches another replica appends
-its sentences twice, like any producer that sends twice.
+The memory is bounded, and shared by the API processes of one data folder. A repetition that reaches a replica elsewhere, or
+another process at the same moment, appends its sentences twice, like any producer that sends twice.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from service.api.http.threads import run_in_thread
+from service.api.ingest.delivery_file import MAX_EVENT_KEYS
 from service.errors import StreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable
 
+    from service.api.ingest.delivery_file import DeliveryFile
     from service.contracts import LabelledSentence
 
-MAX_EVENT_KEYS = 20_000
 MAX_TRACKED_DATASETS = 1_000
 
 
 class WebhookDeliveries:
     """Safe to use from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: DeliveryFile | None = None) -> None:
+        """Without a file the deliveries are those of this process only."""
+        self._file = file
         self._mutex = threading.Lock()
         self._delivered: OrderedDict[str, None] = OrderedDict()
         self._in_progress: set[str] = set()
         self._newest_revisions: OrderedDict[str, int] = OrderedDict()
 
-    @contextmanager
-    def deduplicate(self, keys: Iterable[str]) -> Iterator[bool]:
+    @asynccontextmanager
+    async def deduplicate(self, keys: Iterable[str]) -> AsyncIterator[bool]:
         """Yields whether the delivery with these keys is new. If the context raises, it may be delivered again.
 
         A second delivery while the first is in progress raises `StreamError`, so that the platform retries later.
@@ -48,7 +52,13 @@ class WebhookDeliveries:
             yield False
             return
         try:
-            yield True
+            file = self._file if own_keys else None
+            if file is not None and await run_in_thread(file.contains_any, own_keys):
+                yield False
+            else:
+                yield True
+                if file is not None:
+                    await run_in_thread(file.add, own_keys)
         except BaseException:
             with self._mutex:
                 self._in_progress -= own_keys

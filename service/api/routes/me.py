@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access.rules import ACTIONS, RULES
 from service.api.dependencies import CallerDep
-from service.contracts.roles import Role
+from service.contracts.access.roles import Role
 
 router = APIRouter(tags=["service"])
 

@@ -18,8 +18,8 @@ from starlette.requests import ClientDisconnect
 
 from service.api.access.caller import CALLER_KEY
 from service.api.http.body_budget import UNCOUNTED_BYTES
+from service.api.http.connections.exchange import find_exchange
 from service.api.http.deadlines import TaskDeadlines
-from service.api.http.exchange import find_exchange
 from service.api.http.media_types import JSON_MEDIA_TYPE
 from service.api.http.middleware.access_control import AccessControl, build_refusal
 from service.api.http.middleware.request_context import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from service.api.access.caller import Caller
     from service.api.backend import ScoringBackend
-    from service.api.http.exchange import Exchange
+    from service.api.http.connections.exchange import Exchange
     from service.api.scoring.scorer import Scorer
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from service.api.http.disconnect import cancel_on_disconnect
+from service.api.http.connections.disconnect import cancel_on_disconnect
 from service.contracts.probabilities import CLASSES_FIELD
 from service.contracts.validation import join_path
 from service.errors import InvalidInput

@@ -11,8 +11,8 @@ from service.cli.shared.terminal import sanitize
 from service.contracts import DatasetSettings
 from service.datasets.registry import check_dataset_exists
 from service.errors import InvalidInput
-from service.review.queue.batches import BatchReport, build_batch_report
-from service.runtime.dataset_settings import read_dataset_settings
+from service.review.queue.figures.batches import BatchReport, build_batch_report
+from service.runtime.datasets.settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
 from service.runtime.review_queue import build_review_queue
 from service.settings import read_settings

@@ -26,7 +26,7 @@ from service.datasets.waiting import WaitingDatasets, explain_waiting
 from service.errors import DecodeError, InvalidInput, MissingModelError, SettingsError
 from service.formats.label_sets import read_label_set
 from service.labels.unknown_labels import format_names
-from service.runtime.dataset_settings import load_datasets
+from service.runtime.datasets.settings import load_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_existing_log, open_log
 from service.settings import read_settings

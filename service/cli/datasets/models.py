@@ -14,7 +14,7 @@ from service.datasets.registry import check_dataset_exists
 from service.datasets.training_schedule import build_dataset_models
 from service.datasets.trainings import Trainings, create_request, write_request
 from service.log.read import read_topic
-from service.runtime.dataset_settings import read_dataset_settings
+from service.runtime.datasets.settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 from service.stream.state.reader import read_state

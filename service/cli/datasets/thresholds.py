@@ -17,7 +17,7 @@ from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import ThresholdView, build_threshold_view
 from service.errors import MissingModelError
 from service.inference.model.pool import shorten_fingerprint
-from service.runtime.dataset_settings import load_datasets
+from service.runtime.datasets.settings import load_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings

@@ -18,10 +18,10 @@ from service.inference.model.pool import shorten_fingerprint
 from service.inference.model.registry import ModelRegistry
 from service.inference.model.self_check import check_model_folder
 from service.inference.providers import parse_providers
-from service.runtime.dataset_settings import read_dataset_settings
+from service.runtime.datasets.settings import read_dataset_settings
+from service.runtime.lifecycle.process import end_if_stuck
 from service.runtime.load_model import find_model
 from service.runtime.open_log import build_topics, open_existing_log
-from service.runtime.process import end_if_stuck
 from service.settings import read_settings
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from service.cli.shared.terminal import print_stderr
 from service.contracts import DatasetSettings
 from service.inference.model.folder import ModelFolder, Precision
 from service.judging.class_source import ExternalClasses
-from service.runtime.dataset_settings import read_known_dataset
+from service.runtime.datasets.settings import read_known_dataset
 from service.runtime.load_model import find_model, load_dataset_model
 from service.runtime.sentence_files import FileSource
 from service.settings import read_settings

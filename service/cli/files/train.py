@@ -30,7 +30,7 @@ from service.contracts.base import MODEL_NAME_RULE
 from service.inference.model.folder import ModelFolder
 from service.inference.model.registry import ModelRegistry, choose_version_name
 from service.labels import Scheme
-from service.runtime.dataset_sentences import DatasetSource, check_dataset_stored
+from service.runtime.datasets.sentences import DatasetSource, check_dataset_stored
 from service.runtime.open_log import build_topics, open_existing_log
 from service.runtime.sentence_files import STDIN, FileSource
 from service.settings import read_settings

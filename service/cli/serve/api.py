@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from service.cli.shared.terminal import print_stderr
-from service.runtime.server import serve
+from service.runtime.api.server import serve
 from service.settings import read_settings
 
 

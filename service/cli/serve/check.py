@@ -17,7 +17,7 @@ from service.labels.unknown_labels import format_names
 from service.log.sqlite.admin import describe_log_file
 from service.log.sqlite.guard import describe_full_disk
 from service.log.sqlite.integrity import find_damage, find_log_damage
-from service.runtime.dataset_settings import load_datasets
+from service.runtime.datasets.settings import load_datasets
 from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import ENV_PREFIX, find_unknown_variables, read_settings

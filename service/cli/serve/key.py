@@ -10,7 +10,7 @@ import typer
 
 from service.cli.shared.options import JsonOption
 from service.cli.shared.tables import render_table
-from service.contracts.roles import ROLE_DESCRIPTIONS, Role
+from service.contracts.access.roles import ROLE_DESCRIPTIONS, Role
 from service.errors import InvalidInput, LabelwatchError
 from service.settings import ApiKey, read_settings
 

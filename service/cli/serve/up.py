@@ -9,8 +9,8 @@ import typer
 
 from service.cli.shared.terminal import print_stderr
 from service.errors import InvalidInput
+from service.runtime.api.server import serve
 from service.runtime.sample_feed import FileFeed
-from service.runtime.server import serve
 from service.settings import read_settings
 
 DEFAULT_FEED_RATE = 10.0

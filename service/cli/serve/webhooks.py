@@ -19,7 +19,7 @@ from service.text import pluralize
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.contracts.audit import AuditAction
+    from service.contracts.access.audit import AuditAction
     from service.log.protocol import Output
     from service.notifications.admin import EndpointReport, WebhookAdmin
 

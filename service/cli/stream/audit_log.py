@@ -9,7 +9,7 @@ import typer
 from service.access.audit_log import AuditFilter, read_entries
 from service.cli.shared.options import JsonOption
 from service.cli.shared.terminal import sanitize
-from service.contracts.audit import AuditAction, AuditRecord
+from service.contracts.access.audit import AuditAction, AuditRecord
 from service.log.read import read_topic
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings

@@ -18,9 +18,9 @@ from service.formats import FORMATS, choose_format, write_sentences
 from service.formats.text.restored_text import WriteContext
 from service.review.export import ExportSelection, select_sentences
 from service.review.stored_sentences import StoredSentences, read_decisions
-from service.runtime.dataset_schemes import DatasetSchemes
-from service.runtime.dataset_sentences import check_dataset_stored
-from service.runtime.dataset_settings import read_dataset_settings
+from service.runtime.datasets.schemes import DatasetSchemes
+from service.runtime.datasets.sentences import check_dataset_stored
+from service.runtime.datasets.settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 from service.text import pluralize

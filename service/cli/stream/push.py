@@ -18,7 +18,7 @@ from service.integrations.label_studio.client import LabelStudioClient
 from service.integrations.label_studio.open_flags import TaskState
 from service.integrations.label_studio.push import PredictionPusher, PredictionSync
 from service.log.read import POLL_INTERVAL_S
-from service.runtime.dataset_settings import read_dataset_settings
+from service.runtime.datasets.settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 

@@ -16,6 +16,7 @@ from service.cli.stream.replay_report import compare_flags
 from service.errors import InvalidInput, SettingsError
 from service.inference.model.pool import shorten_fingerprint
 from service.log.topics import Topics
+from service.runtime.lifecycle.process import set_up_logging
 from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import (
     build_topics,
@@ -24,7 +25,6 @@ from service.runtime.open_log import (
     open_existing_log,
     open_replay_session,
 )
-from service.runtime.process import set_up_logging
 from service.runtime.replay import (
     build_model_choice,
     copy_settings_and_decisions,

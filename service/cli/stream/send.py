@@ -18,7 +18,7 @@ from service.contracts import read_sentence
 from service.errors import InvalidInput, SettingsError, StreamError
 from service.log.protocol import NothingAppended, Output
 from service.log.topics import MAX_INPUT_BYTES
-from service.runtime.dataset_schemes import DatasetSchemes
+from service.runtime.datasets.schemes import DatasetSchemes
 from service.runtime.open_log import build_topics, open_log
 from service.runtime.sentence_files import FileSource, SentenceOverrides, build_file_message
 from service.settings import read_settings

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-from service.log.kafka.library_fixes.assignor import SortedRangeAssignor
-from service.log.kafka.library_fixes.empty_messages import EMPTY_VALUE, EMPTY_VALUE_SERIALIZER
+from service.log.kafka.library_fixes.groups.assignor import SortedRangeAssignor
+from service.log.kafka.library_fixes.messages.empty_messages import EMPTY_VALUE, EMPTY_VALUE_SERIALIZER
 from service.log.kafka.library_fixes.patches import patch_library
-from service.log.kafka.library_fixes.requeueing_client import create_requeueing_client
+from service.log.kafka.library_fixes.transactions.requeueing_client import create_requeueing_client
 from service.log.protocol import Output, Record
 from service.log.topics import MAX_OUTPUT_BYTES
 

@@ -16,7 +16,7 @@ from service.errors import StreamError
 from service.log.kafka.client_errors import CLIENT_ERRORS, WRITER_FENCED_ERRORS, describe_error, is_caused_by
 from service.log.kafka.clients import create_producer, send
 from service.log.kafka.follower import follow
-from service.log.kafka.library_fixes.disposal import dispose
+from service.log.kafka.library_fixes.transactions.disposal import dispose
 from service.log.protocol import VersionConflict
 
 if TYPE_CHECKING:

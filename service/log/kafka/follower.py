@@ -128,6 +128,13 @@ class KafkaFollower:
     def caught_up(self) -> bool:
         return not self._remaining_ends
 
+    def renew_end(self) -> None:
+        try:
+            self._remaining_ends = self._fetch_end_offsets()
+        except CLIENT_ERRORS as error:
+            self.close()
+            raise StreamError(f"{self._topic} can't be followed: {describe_error(error)}") from error
+
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:

@@ -11,7 +11,7 @@ from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error
 from service.log.kafka.clients import PRODUCER_CLOSE_TIMEOUT_S, create_producer, send
 from service.log.kafka.compare_and_set import append_if_unchanged
 from service.log.kafka.follower import KafkaFollower, follow
-from service.log.kafka.library_fixes.disposal import dispose
+from service.log.kafka.library_fixes.transactions.disposal import dispose
 from service.log.kafka.read_record import read_record
 from service.log.protocol import NothingAppended
 

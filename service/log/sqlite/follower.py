@@ -34,5 +34,8 @@ class SqliteFollower:
     def caught_up(self) -> bool:
         return self._next_offset >= self._end_offset
 
+    def renew_end(self) -> None:
+        self._end_offset = self._log.fetch_end_offset(self._topic)
+
     def close(self) -> None:
         """Nothing to release: the log owns the file."""

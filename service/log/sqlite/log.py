@@ -58,8 +58,11 @@ class SqliteLog:
         return records[0] if records and records[0].offset == offset else None
 
     def follow(self, topic: str) -> SqliteFollower:
+        return SqliteFollower(self, topic, end_offset=self.fetch_end_offset(topic))
+
+    def fetch_end_offset(self, topic: str) -> int:
         with self._database.read_transaction():
-            return SqliteFollower(self, topic, end_offset=self._database.fetch_next_offset(topic))
+            return self._database.fetch_next_offset(topic)
 
     def close(self) -> None:
         self._database.close()

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from service.review.projection.summaries import Group, list_shown_values
 from service.statistics.sampling import DrawPurpose, draw_uniform
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from service.review.projection.summaries import Summaries
 
@@ -34,6 +35,17 @@ SELECT_CONTROLS = (
     " WHERE dataset = ? AND reason = 'control'"
 )
 SELECT_NEXT_FLAGGED = "SELECT rank, priority, score FROM items WHERE dataset = ? AND reason = 'flagged' AND draw >= ? ORDER BY draw LIMIT 1"
+
+
+class FlaggedNumbers(NamedTuple):
+    """The numbers of a flagged sentence that a control sentence takes over."""
+
+    rank: float
+    priority: float | None
+    score: float | None
+
+
+StandIns: TypeAlias = "Mapping[str, FlaggedNumbers]"
 
 
 def shift_down(value: float | None, by: float) -> float | None:
@@ -54,13 +66,32 @@ def shift_score_down(value: float | None, by: float) -> float | None:
 
 def position_all_controls(db: sqlite3.Connection, dataset: str, summaries: Summaries) -> None:
     """Includes decided ones: a decision moves no item."""
-    _position_controls(db, db.execute(SELECT_CONTROLS, (dataset,)).fetchall(), summaries)
+    controls = db.execute(SELECT_CONTROLS, (dataset,)).fetchall()
+    _position_controls(db, controls, summaries, partial(find_next_flagged, db, dataset))
 
 
-def position_control(db: sqlite3.Connection, dataset: str, sentence_id: str, summaries: Summaries) -> None:
-    """Positions one control sentence as soon as it arrives, so that its own numbers are never shown."""
+def position_control(
+    db: sqlite3.Connection, dataset: str, sentence_id: str, summaries: Summaries, stand_ins: StandIns | None = None
+) -> None:
+    """Positions one control sentence as soon as it arrives, so that its own numbers are never shown.
+
+    `stand_ins`: a flagged sentence of each dataset, while the queue is being built and has no ring. All control sentences are
+    positioned when it is complete.
+    """
     rows = db.execute(f"{SELECT_CONTROLS} AND id = ?", (dataset, sentence_id)).fetchall()
-    _position_controls(db, rows, summaries)
+    if stand_ins is None:
+        _position_controls(db, rows, summaries, partial(find_next_flagged, db, dataset))
+    else:
+        _position_controls(db, rows, summaries, lambda _: stand_ins.get(dataset))
+
+
+def find_next_flagged(db: sqlite3.Connection, dataset: str, draw: float) -> FlaggedNumbers | None:
+    """The next flagged sentence on the ring."""
+    row = (
+        db.execute(SELECT_NEXT_FLAGGED, (dataset, draw)).fetchone()
+        or db.execute(SELECT_NEXT_FLAGGED, (dataset, 0.0)).fetchone()
+    )
+    return None if row is None else FlaggedNumbers(*row)
 
 
 def is_blind(db: sqlite3.Connection, dataset: str, share: float) -> bool:
@@ -72,18 +103,24 @@ def is_blind(db: sqlite3.Connection, dataset: str, share: float) -> bool:
     return share > 0 or db.execute(query, (dataset,)).fetchone() is not None
 
 
-def _position_controls(db: sqlite3.Connection, controls: Iterable[Sequence[Any]], summaries: Summaries) -> None:
+def _position_controls(
+    db: sqlite3.Connection,
+    controls: Iterable[Sequence[Any]],
+    summaries: Summaries,
+    find_neighbour: Callable[[float], FlaggedNumbers | None],
+) -> None:
     changes = []
     for no, state, dataset, sentence_id, draw, priority, score, rank, shown_priority, shown_score in controls:
-        neighbour = (
-            db.execute(SELECT_NEXT_FLAGGED, (dataset, draw)).fetchone()
-            or db.execute(SELECT_NEXT_FLAGGED, (dataset, 0.0)).fetchone()
-        )
+        neighbour = find_neighbour(draw)
         if neighbour is None:  # nothing is flagged: it has nothing to look like
             shown = (1.0 if priority is None else priority, priority, score)
         else:
             by = MAX_LOGIT_SHIFT * draw_uniform(dataset, sentence_id, DrawPurpose.RANK_SHIFT)
-            shown = (shift_down(neighbour[0], by), shift_down(neighbour[1], by), shift_score_down(neighbour[2], by))
+            shown = (
+                shift_down(neighbour.rank, by),
+                shift_down(neighbour.priority, by),
+                shift_score_down(neighbour.score, by),
+            )
         if shown != (rank, shown_priority, shown_score):
             changes.append((*shown, 1.0 if shown[1] is None else shown[1], no))
             group = Group(dataset, "control", state)

@@ -25,7 +25,11 @@ class FacetNumbers:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def find(self, db: sqlite3.Connection, facet: str) -> int:
+    def find_all(self, db: sqlite3.Connection, facets: Iterable[str]) -> list[int]:
+        known = self._numbers
+        return [known[facet] if facet in known else self._find(db, facet) for facet in facets]
+
+    def _find(self, db: sqlite3.Connection, facet: str) -> int:
         """The number of the facet; a new one gets the next number."""
         number = self._numbers.get(facet)
         if number is None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from service.contracts import PlatformTask
 from service.log.codec import encode_headers
 from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
+from service.review.projection.control_sample import FlaggedNumbers
 from service.review.projection.facets import FacetNumbers, build_facets, encode_task_facet
+from service.review.projection.signatures import build_signature
 from service.review.projection.summaries import Group, ItemSummary, read_item_summary
 from service.review.projection.tables import OPEN_SETTLEMENT, to_timestamp, to_utc_day
 from service.review.ranker import WordKind, find_word_kinds
@@ -37,6 +39,8 @@ class ItemWriter:
         self._summaries = summaries
         self.new_keys: set[SentenceKey] = set()
         """The items of this transaction that replace none and are of no task: only a decision can change their state."""
+        self.last_flagged: dict[str, FlaggedNumbers] = {}
+        """The flagged item of each dataset that was put last."""
         self._facet_numbers = FacetNumbers()
         self._bodies: list[tuple[object, ...]] = []
         self._texts: list[tuple[int, str]] = []
@@ -53,8 +57,8 @@ class ItemWriter:
         """Whether the assessment is the item now: an older revision that arrives late is not."""
         task = PlatformTask.from_sentence(assessment)
         names = _list_facets(assessment, task)
-        facets = [self._facet_numbers.find(db, facet) for facet in names]
-        row = _build_row(assessment, task, ranker)
+        facets = self._facet_numbers.find_all(db, names)
+        row = _build_row(assessment, task, ranker, build_signature(names))
         number = _insert_item(db, row)
         if number is not None and task is None:
             self.new_keys.add((row.dataset, row.id))
@@ -62,11 +66,21 @@ class ItemWriter:
             number = _insert_item(db, row)
         if number is None:
             return False
+        if row.reason == "flagged":
+            self.last_flagged[row.dataset] = FlaggedNumbers(row.rank, row.priority, row.score)
         summary = ItemSummary(row.day, row.annotator, row.shown_score, row.shown_priority, row.inclusion, facets=names)
         self._summaries.add(Group(row.dataset, row.reason, row.state), summary.list_values(row.reason))
         headers = encode_headers(record.headers)
         self._bodies.append(
-            (number, record.value, record.key, headers, record.partition, record.offset, json.dumps(facets))
+            (
+                number,
+                record.value,
+                record.key,
+                headers,
+                record.partition,
+                record.offset,
+                str(facets),
+            )  # JSON: numbers in brackets
         )
         self._texts.append((number, " ".join(assessment.tokens)))
         self._facets += [(facet, number) for facet in facets]
@@ -146,6 +160,7 @@ class ItemRow(NamedTuple):
     lowest_scores: str
     batch: str | None
     task: str | None
+    signature: int
 
 
 INSERT_ITEM: Final = (
@@ -154,7 +169,7 @@ INSERT_ITEM: Final = (
 )
 
 
-def _build_row(assessment: Assessment, task: PlatformTask | None, ranker: Ranker) -> ItemRow:
+def _build_row(assessment: Assessment, task: PlatformTask | None, ranker: Ranker, signature: int) -> ItemRow:
     key = (assessment.dataset, str(assessment.id))
     lowest_scores = compute_lowest_by_kind(assessment) if assessment.reason == "flagged" else []
     priority, score = _discard_non_finite(assessment.priority), _discard_non_finite(assessment.score)
@@ -179,6 +194,7 @@ def _build_row(assessment: Assessment, task: PlatformTask | None, ranker: Ranker
         lowest_scores=json.dumps([[*kind, lowest] for kind, lowest in lowest_scores]),
         batch=None if assessment.update else assessment.batch,
         task=None if task is None else task.deletion_id,
+        signature=signature,
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -22,16 +23,16 @@ from service.datasets.settings_records import get_dataset_name, read_settings_re
 from service.errors import InvalidInput, StateError, StreamError
 from service.review.messages import ErasedAssessment, parse_decision_record, parse_review_record
 from service.review.projection.control_sample import position_all_controls, position_control
-from service.review.projection.decision_tables import (
+from service.review.projection.decisions.decision_tables import (
     drop_decision,
     find_decided_keys,
     list_decided_keys,
     put_claim,
     put_decision,
 )
+from service.review.projection.decisions.outcomes import update_outcomes
+from service.review.projection.decisions.ranker_examples import RankerExamples
 from service.review.projection.item_writer import ItemWriter
-from service.review.projection.outcomes import update_outcomes
-from service.review.projection.ranker_examples import RankerExamples
 from service.review.projection.revision_republisher import RevisionRepublisher
 from service.review.projection.summaries import Summaries
 from service.review.projection.tables import (
@@ -44,12 +45,11 @@ from service.review.projection.tables import (
 from service.review.ranker import Ranker
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterable
 
     from service.log.protocol import Follower, Log, Record
     from service.log.topics import Topics
-    from service.review.projection.outcomes import RankerExample
+    from service.review.projection.decisions.outcomes import RankerExample
     from service.review.projection.queue_file import QueueFile
     from service.review.review_state import SentenceKey
 
@@ -88,6 +88,8 @@ class ReviewProjector:
         self._republisher = RevisionRepublisher(log, topics.review, file)
         self._positioned_at = 0.0
         self._caught_up = False
+        self._mutex = threading.Lock()
+        self._requested_end = self._renewed_end = self._reached_end = 0
         self.error: str | None = None
         self.unreadable_records = 0
         self.first_unreadable: str | None = None  # its position, and why it was skipped
@@ -96,6 +98,16 @@ class ReviewProjector:
     def caught_up(self) -> bool:
         """Whether the projector has reached the end that the topics had when it started. Once true, it stays true."""
         return self._caught_up
+
+    def request_present_end(self) -> int:
+        """Asks the projector to read all decisions that the log holds now. Any thread may: see `has_reached`."""
+        with self._mutex:
+            self._requested_end += 1
+            return self._requested_end
+
+    def has_reached(self, requested: int) -> bool:
+        """Whether the queue shows every decision that the log held when this end was requested."""
+        return self._reached_end >= requested
 
     def run(self, stop: threading.Event) -> None:
         try:
@@ -125,6 +137,9 @@ class ReviewProjector:
         if self._caught_up and (reason := self._get_disk_error()):
             raise StreamError(reason)
         followers = self._ensure_followers()
+        if (requested := self._requested_end) > self._renewed_end:
+            followers[-1].renew_end()  # of the decisions
+            self._renewed_end = requested
         total = 0
         for follower, (_, apply) in zip(followers, self._handlers, strict=True):
             records = follower.poll()
@@ -133,6 +148,8 @@ class ReviewProjector:
                 total += len(records)
         behind = not all(follower.caught_up for follower in followers)
         if not behind:
+            self._reached_end = self._renewed_end
+            self._file.ensure_ring_index()
             self._update_order(force=not total or not self._caught_up)
             self._file.ensure_order_indexes()
         self._caught_up = self._caught_up or not behind
@@ -159,6 +176,7 @@ class ReviewProjector:
                 for follower in followers:
                     follower.close()
                 raise
+            self._renewed_end = self._reached_end = 0
             self._file.clear()
             for collection in (
                 self._examples,
@@ -241,7 +259,8 @@ class ReviewProjector:
             self._republisher.discard(key)
             if message.reason == "control":
                 self._datasets_with_controls.add(message.dataset)
-                position_control(db, *key, self._summaries)
+                stand_ins = None if self._file.has_ring_index else self._items.last_flagged
+                position_control(db, *key, self._summaries, stand_ins)
             self._mark_changed(db, key)
         else:
             self._items.flush(db)

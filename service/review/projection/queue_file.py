@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from service.errors import SettingsError, StateError
 from service.file_lock import FileLock
-from service.review.projection.tables import ORDER_INDEXES, SCHEMA, TABLES
+from service.review.projection.tables import ORDER_INDEXES, RING_INDEX, SCHEMA, TABLES
 from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
 MEMORY = ":memory:"
@@ -39,6 +39,7 @@ class QueueFile:
         self._mutex = threading.Lock()
         self._idle_connections: list[sqlite3.Connection] | None = []  # None: the file is closed
         self._has_order_indexes = False
+        self.has_ring_index = False
         self.version = 0  # grows with every write, so that readers can wait for a change
         self.decisions_version = 0  # grows when decisions, what they count for, or ranks of decided items change
         try:
@@ -95,21 +96,29 @@ class QueueFile:
                 db.close()
             self._writer, self._inode = self._create_file()
         with self.write_transaction() as db:
-            for index in ORDER_INDEXES:
+            for index in (*RING_INDEX, *ORDER_INDEXES):
                 db.execute(f"DROP INDEX IF EXISTS {index}")
             for table in TABLES:
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 - a constant
         self.decisions_version += 1
-        self._has_order_indexes = False
+        self._has_order_indexes = self.has_ring_index = False
 
     def ensure_order_indexes(self) -> None:
         """Creates the indexes that pages are read by. Without them each page sorts all items."""
-        if self._has_order_indexes:
-            return
+        if not self._has_order_indexes:
+            self._create_indexes(ORDER_INDEXES)
+            self._has_order_indexes = True
+
+    def ensure_ring_index(self) -> None:
+        """Creates the index that control sentences are positioned by."""
+        if not self.has_ring_index:
+            self._create_indexes(RING_INDEX)
+            self.has_ring_index = True
+
+    def _create_indexes(self, indexes: Mapping[str, str]) -> None:
         with self.write_transaction() as db:
-            for index, columns in ORDER_INDEXES.items():
+            for index, columns in indexes.items():
                 db.execute(f"CREATE INDEX IF NOT EXISTS {index} ON {columns}")
-        self._has_order_indexes = True
 
     @property
     def is_deleted(self) -> bool:

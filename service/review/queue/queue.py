@@ -19,10 +19,11 @@ from service.review.items import (
     to_review_words,
 )
 from service.review.likelihood import read_bands
-from service.review.projection.blind_answers import ItemStatus, find_blind_answer
 from service.review.projection.control_sample import is_blind
-from service.review.projection.decision_tables import (
+from service.review.projection.decisions.blind_answers import ItemStatus, find_blind_answer
+from service.review.projection.decisions.decision_tables import (
     count_reviewers,
+    has_decision,
     read_claim_end,
     read_decision_in_force,
     read_decisions_in_force,
@@ -30,9 +31,20 @@ from service.review.projection.decision_tables import (
 from service.review.projection.facets import encode_task_facet
 from service.review.projection.queue_file import QueueFile
 from service.review.projection.tables import read_overlap, read_ranker_settings
-from service.review.queue.batches import BatchOutcomes, read_batch_outcomes
-from service.review.queue.breakdowns import AnnotatorCounts, count_annotators
-from service.review.queue.facet_counts import FacetCounts, count_facets
+from service.review.queue.figures.batches import BatchOutcomes, read_batch_outcomes
+from service.review.queue.figures.breakdowns import AnnotatorCounts, count_annotators
+from service.review.queue.figures.facet_counts import FacetCounts, count_facets
+from service.review.queue.figures.overview import (
+    build_overview,
+    compute_pair_precision,
+    count_items,
+    count_items_by_dataset,
+    count_verdicts_by_dataset,
+    list_threshold_points,
+)
+from service.review.queue.figures.progress import Progress, read_progress
+from service.review.queue.figures.recall import RecallEstimate, estimate_recall
+from service.review.queue.figures.reviewer_agreement import build_agreement_report
 from service.review.queue.filters import (
     ACTIVE_CLAIM,
     MAX_PAGE_SIZE,
@@ -41,17 +53,6 @@ from service.review.queue.filters import (
     count_matching,
     select_page,
 )
-from service.review.queue.overview import (
-    build_overview,
-    compute_pair_precision,
-    count_items,
-    count_items_by_dataset,
-    count_verdicts_by_dataset,
-    list_threshold_points,
-)
-from service.review.queue.progress import Progress, read_progress
-from service.review.queue.recall import RecallEstimate, estimate_recall
-from service.review.queue.reviewer_agreement import build_agreement_report
 from service.review.queue.similar import MAX_SIMILAR_ITEMS, find_similar
 from service.review.queue.versioned_cache import VersionedCache
 from service.review.review_state import CLOSING_REASONS
@@ -65,8 +66,9 @@ if TYPE_CHECKING:
     from service.review.agreement import AgreementFigures
     from service.review.items import ItemState
     from service.review.likelihood import LikelihoodBands
-    from service.review.queue.overview import Overview, PairPrecision, ThresholdPoint
-    from service.review.queue.reviewer_agreement import AgreementReport
+    from service.review.messages import DecisionKey
+    from service.review.queue.figures.overview import Overview, PairPrecision, ThresholdPoint
+    from service.review.queue.figures.reviewer_agreement import AgreementReport
     from service.review.queue.similar import SimilarItems
     from service.review.review_state import SentenceKey
 
@@ -185,6 +187,11 @@ class ReviewQueue:
         """When the last claim of the reviewer ends, ended or not, and the claim that is active now."""
         with self.file.read_transaction() as db:
             return read_claim_end(db, key, reviewer), _read_active_claim(db, key, now or datetime.now(UTC))
+
+    def has_decision(self, key: DecisionKey) -> bool:
+        """Whether the reviewer has decided, about any revision; also if the decision is withdrawn."""
+        with self.file.read_transaction() as db:
+            return has_decision(db, key)
 
     def get_revisions(self, dataset: str, ids: Iterable[str]) -> dict[str, int]:
         """The revision of each of these sentences that the queue holds."""

@@ -4,6 +4,7 @@
                   ── METRICS ────▶                    asks for the metrics
                   ◀─ HANDOVER ───  a connection whose next request is for the first process, with the bytes read so far
                   ◀─ CLOSED ─────  the number of a connection that has ended
+                  ◀─ ALIVE ──────  its event loop runs: once a second
                   ◀─ STATUS ─────  why the process is not ready; empty: it is
                   ◀─ METRICS ────  its metrics
 
@@ -37,6 +38,7 @@ class Kind(Enum):
     CONNECTION = b"c"
     HANDOVER = b"h"
     CLOSED = b"x"
+    ALIVE = b"a"
     STATUS = b"s"
     METRICS = b"m"
 

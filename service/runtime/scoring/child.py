@@ -25,26 +25,19 @@ from typing import TYPE_CHECKING, Final
 from service.access.key_view import KeyView
 from service.api.app import create_scoring_app
 from service.api.backend import ScoringBackend
-from service.api.http.scoring_connection import ScoringHttpProtocol
+from service.api.http.connections.scoring_connection import ScoringHttpProtocol
 from service.api.routes.health import get_scoring_conditions
 from service.errors import LabelwatchError
-from service.runtime.api_backend import build_batcher, divide_limits
-from service.runtime.dataset_settings import build_datasets
-from service.runtime.http_server import SupervisedServer, build_server_config, get_max_connections
+from service.runtime.api.backend import build_batcher, divide_limits
+from service.runtime.api.http_server import SupervisedServer, build_server_config, get_max_connections
+from service.runtime.api.process import set_up_api_process, start_scoring_threads, stop_in_time
+from service.runtime.datasets.settings import build_datasets
+from service.runtime.lifecycle.process import open_tracing
+from service.runtime.lifecycle.supervisor import Supervisor
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_log
-from service.runtime.process import (
-    exit_after,
-    freeze_start_objects,
-    open_tracing,
-    restrict_new_files,
-    set_up_logging,
-    stop_on_signals,
-)
-from service.runtime.process_limits import MAX_STOP_S, SWITCH_INTERVAL_S
 from service.runtime.scoring.channel import Channel, ChannelClosedError, Kind
 from service.runtime.scoring.dispatcher import serve_connection
-from service.runtime.supervisor import Supervisor
 from service.settings import read_settings
 from service.stream.state.view import StateView
 from service.telemetry import Telemetry
@@ -57,6 +50,7 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 MAX_STANDSTILL_S: Final = 10.0
+TICKS_PER_BEAT: Final = 10  # uvicorn ticks every 0.1 s
 
 
 class LoopWatch:
@@ -94,6 +88,9 @@ class ScoringServer(SupervisedServer):
 
     async def on_tick(self, counter: int) -> bool:
         self._watch.beat()
+        if counter % TICKS_PER_BEAT == 0:
+            with suppress(BlockingIOError, ChannelClosedError):  # the parent does not receive: it can't miss a beat
+                self._channel.send(Kind.ALIVE, wait=False)
         return await super().on_tick(counter)
 
     def _receive(self) -> None:
@@ -155,7 +152,6 @@ class StatusReport:
 
 def run(settings: Settings, channel: Channel) -> None:
     """Serves until the channel ends, or until SIGTERM."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with ExitStack() as exit_stack:
         tracing = exit_stack.enter_context(open_tracing(settings))
         telemetry, supervisor = Telemetry(annotators=settings.metrics.annotators), Supervisor()
@@ -175,11 +171,9 @@ def run(settings: Settings, channel: Channel) -> None:
             draining=supervisor.stop,
         )
         telemetry.watch_queue(lambda: backend.batcher.waiting)
-        exit_stack.enter_context(stop_on_signals(supervisor.stop))
-        exit_after(supervisor.stop, MAX_STOP_S)
+        exit_stack.enter_context(stop_in_time(supervisor))
         get_max_connections()  # raises the limit of file descriptors
         config = build_server_config(create_scoring_app(backend), ScoringHttpProtocol)
-        freeze_start_objects()
         server_ended, watch = threading.Event(), LoopWatch()
 
         def serve_requests(stop: threading.Event) -> None:
@@ -188,9 +182,7 @@ def run(settings: Settings, channel: Channel) -> None:
             finally:
                 server_ended.set()
 
-        supervisor.start("model", lambda _: backend.batcher.run(server_ended))
-        supervisor.start("mirror", lambda _: backend.state_view.run(server_ended))
-        supervisor.start("keys", lambda _: backend.key_view.run(server_ended))
+        start_scoring_threads(supervisor, backend, server_ended)
         supervisor.start("api", serve_requests)
         supervisor.wait(StatusReport(channel, backend, supervisor, watch).tick)
 
@@ -200,8 +192,7 @@ def main() -> None:
     parser.add_argument("channel", type=int, help="file descriptor of the channel")
     channel = Channel(socket.socket(fileno=parser.parse_args().channel))
     settings = read_settings()
-    set_up_logging(settings)
-    restrict_new_files()
+    set_up_api_process(settings)
     try:
         run(settings, channel)
     except LabelwatchError as error:

@@ -13,12 +13,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from service.runtime.scoring.channel import ChannelClosedError, Kind
+from service.runtime.scoring.heartbeat import BEAT_INTERVAL_S
 from service.runtime.scoring.process import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from service.api.http.connection import ConnectionLimits, LimitedHttpProtocol
+    from service.api.http.connections.connection import ConnectionLimits, LimitedHttpProtocol
     from service.runtime.scoring.channel import ChannelMessage
     from service.runtime.scoring.process import ScoringProcess
 
@@ -53,6 +54,7 @@ class ConnectionDispatcher:
         self._loop.add_reader(listening, self._accept)
         for process in self._processes:
             self._loop.add_reader(process.channel, self._receive, process)
+        self._loop.call_later(BEAT_INTERVAL_S, self._count_silence)
 
     def close(self) -> None:
         """Accepts nothing more."""
@@ -103,14 +105,21 @@ class ConnectionDispatcher:
                 self._handle(process, message)
         except ChannelClosedError:
             self._loop.remove_reader(process.channel)
-            process.status = ENDED
+            process.reported_status = ENDED
             for address in process.connections.values():
                 self._limits.close(address)
             process.connections.clear()
 
+    def _count_silence(self) -> None:
+        for process in self._processes:
+            process.heartbeat.count_second()
+        self._loop.call_later(BEAT_INTERVAL_S, self._count_silence)
+
     def _handle(self, process: ScoringProcess, message: ChannelMessage) -> None:
         if message.kind is Kind.STATUS:
-            process.status = message.data.decode()
+            process.reported_status = message.data.decode()
+        elif message.kind is Kind.ALIVE:
+            process.heartbeat.beat()
         elif message.kind is Kind.METRICS:
             process.take_metrics(message.data)
         else:

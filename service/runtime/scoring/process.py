@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from service.errors import LabelwatchError
-from service.runtime.child_process import describe_end, end_process
+from service.runtime.lifecycle.child_process import describe_end, end_process
 from service.runtime.scoring.channel import ChannelClosedError, Kind, open_channel
+from service.runtime.scoring.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     import threading
@@ -27,7 +28,7 @@ ENDED: Final = "it has ended"
 
 
 class ScoringProcessEndedError(LabelwatchError):
-    """A scoring process ended although it was not stopped."""
+    """A scoring process ended or does not answer, although it was not stopped."""
 
     stage = "supervisor"
 
@@ -37,7 +38,8 @@ class ScoringProcess:
 
     def __init__(self, number: int) -> None:
         self.name = f"scoring-{number}"
-        self.status = STARTING  # why it is not ready; empty: it is
+        self.heartbeat = Heartbeat(self.name)
+        self.reported_status = STARTING  # why it is not ready, as it says itself; empty: it is
         self.connections: dict[int, str] = {}  # the addresses of its clients, by the number of the connection
         self.channel, theirs = open_channel()
         with theirs:
@@ -53,8 +55,17 @@ class ScoringProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def status(self) -> str:
+        """Why it is not ready; empty: it is."""
+        problem = self.heartbeat.problem
+        return self.reported_status or (f"it {problem}" if problem else "")
+
     def run(self, stop: threading.Event) -> None:
-        """Waits until the process has ended. When `stop` is set it finishes its requests first."""
+        """Waits until the process has ended. When `stop` is set it finishes its requests first.
+
+        A process that has not answered for too long counts as one that has ended. Leaving the context ends it.
+        """
         stopping = False
         while True:
             if stop.is_set() and not stopping:
@@ -63,9 +74,13 @@ class ScoringProcess:
             try:
                 code = self._process.wait(WATCH_INTERVAL_S)
             except subprocess.TimeoutExpired:
+                if self.heartbeat.has_ceased and not stop.is_set():
+                    raise ScoringProcessEndedError(
+                        f"the scoring process {self.name} {self.heartbeat.problem}"
+                    ) from None
                 continue
             break
-        self.status = ENDED
+        self.reported_status = ENDED
         if not stop.is_set():
             raise ScoringProcessEndedError(f"the scoring process {self.name} {describe_end(code)}")
         if code:
@@ -92,7 +107,7 @@ class ScoringProcess:
 
     def wait_for_metrics(self) -> bytes:
         """What it answered to `request_metrics`, or its last metrics if it does not answer in time."""
-        if self.status != ENDED:
+        if self.reported_status != ENDED:
             with suppress(TimeoutError):
                 return self._metrics.result(METRICS_TIMEOUT_S)
         return self._last_metrics

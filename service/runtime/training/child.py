@@ -21,10 +21,10 @@ from service.errors import InvalidInput, LabelwatchError
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.inference.model.registry import ModelRegistry
-from service.runtime.dataset_sentences import DatasetSource
-from service.runtime.dataset_settings import read_dataset_settings
+from service.runtime.datasets.sentences import DatasetSource
+from service.runtime.datasets.settings import read_dataset_settings
+from service.runtime.lifecycle.process import set_up_logging
 from service.runtime.open_log import build_topics, open_existing_log
-from service.runtime.process import set_up_logging
 from service.runtime.training.messages import FailedMessage, ProgressMessage, RefusedMessage, TrainedMessage
 from service.settings import read_settings
 from service.training.comparison import compute_difference, compute_model_f1

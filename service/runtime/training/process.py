@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pydantic import ValidationError
 
-from service.runtime.child_process import END_TIMEOUT_S, describe_end, end_process
+from service.runtime.lifecycle.child_process import END_TIMEOUT_S, describe_end, end_process
 from service.runtime.training.messages import TRAINING_MESSAGE, FailedMessage, ProgressMessage
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from service.datasets.training_view import TrainingView
 from service.inference.model.registry import ModelRegistry
-from service.runtime.dataset_settings import build_datasets
-from service.runtime.lease import open_lease
+from service.runtime.datasets.settings import build_datasets
+from service.runtime.lifecycle.lease import open_lease
+from service.runtime.lifecycle.probes import start_probes
+from service.runtime.lifecycle.process import limit_stop_time, restrict_new_files, set_up_logging, stop_on_signals
+from service.runtime.lifecycle.process_limits import MAX_STOP_S
+from service.runtime.lifecycle.supervisor import Supervisor
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_log
-from service.runtime.probes import start_probes
-from service.runtime.process import limit_stop_time, restrict_new_files, set_up_logging, stop_on_signals
-from service.runtime.process_limits import MAX_STOP_S
-from service.runtime.supervisor import Supervisor
 from service.runtime.training.trainer import Trainer
 from service.settings import find_unknown_variables
 from service.stream.state.view import StateView

@@ -24,7 +24,7 @@ from service.errors import ConflictError, InvalidInput, LabelwatchError, Missing
 from service.inference.model.registry import choose_version_name
 from service.inference.model.scratch_folder import remove_dead_scratch_folders
 from service.log.protocol import VersionConflict
-from service.runtime.dataset_sentences import select_outside_labels
+from service.runtime.datasets.sentences import select_outside_labels
 from service.runtime.training.messages import FailedMessage, ProgressMessage, RefusedMessage, TrainedMessage
 from service.runtime.training.model_change import write_model_change
 from service.runtime.training.process import TrainingProcess, describe_timeout
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.contracts import DatasetSettings, ModelComparison
-    from service.contracts.training import TrainingResult
+    from service.contracts.datasets.training import TrainingResult
     from service.datasets.training_view import TrainingView
     from service.inference.model.registry import ModelRegistry
     from service.log.protocol import Log
     from service.log.topics import Topics
-    from service.runtime.lease import Lease
+    from service.runtime.lifecycle.lease import Lease
     from service.runtime.training.messages import OutcomeMessage
     from service.settings.groups import TrainerSettings
     from service.stream.state.view import StateView

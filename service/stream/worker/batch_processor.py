@@ -23,6 +23,7 @@ from service.log.codec import (
     REQUEST_ID_HEADER,
     build_dead_letter,
     build_event_headers,
+    explain_unreadable,
     get_header,
     to_state_key,
 )
@@ -231,12 +232,11 @@ class BatchProcessor:
         return [stored, *(output for output in closing if output.topic == self._topics.review)]
 
     def _read_sentence(self, record: Record) -> LabelledSentence:
-        if record.value is None:
-            raise DecodeError("the message has no value: send a sentence, or `deleted: true` with its id")
-        sentence = read_sentence(record.value, max_words=self._max_words)
+        if (problem := explain_unreadable(record)) is not None:
+            raise DecodeError(problem)
+        sentence = read_sentence(record.value or b"", max_words=self._max_words)
         if sentence.id is None:
-            identity = f"{record.topic}-{record.partition}-{record.offset}"
-            sentence = sentence.model_copy(update={"id": identity})
+            sentence = sentence.model_copy(update={"id": f"{record.topic}-{record.partition}-{record.offset}"})
         return sentence
 
     def _infer(self, to_judge: Sequence[DecodedRecord], report: BatchReport) -> dict[int, Words]:

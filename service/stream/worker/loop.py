@@ -18,17 +18,12 @@ from typing import TYPE_CHECKING
 
 from service.contracts.defaults import BATCH_RECORDS
 from service.datasets.waiting import WaitingDatasets, explain_waiting
-from service.log.protocol import (
-    MAX_BATCH_BYTES,
-    CommitRefused,
-    PartitionAssignment,
-    Record,
-    TransactionalFollower,
-)
+from service.log.protocol import CommitRefused, PartitionAssignment, Record, TransactionalFollower
 from service.stream.state.annotators import AnnotatorRecord
 from service.stream.state.memories import MemoryRecord
 from service.stream.state.reader import apply_state_record, check_memories, read_state_record
 from service.stream.state.snapshot import StateSnapshot
+from service.stream.worker.batch_size import BatchSize
 from service.stream.worker.paused_partitions import PausedPartitions
 from service.stream.worker.release import ReleaseReader, find_releasable
 from service.stream.worker.reporting import finish_report, log_dead_letters, register_datasets
@@ -50,13 +45,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-INITIAL_BATCH_RECORDS = 128  # the time a sentence takes is not known yet: batches double while they are fast
-INITIAL_BATCH_BYTES = 128 * 1024
 POLL_TIMEOUT_S = 0.5
 ASSIGNED_PARTITIONS_MESSAGE = "assigned partitions: %s"  # the chaos tests look for it
 CATCH_UP_INTERVAL_S = 0.05
-# A batch must end well within the log's poll interval, or its partitions are assigned to another worker.
-TARGET_BATCH_S = 10.0
 RETRY_INTERVAL_S = 0.5
 
 
@@ -79,9 +70,7 @@ class Worker:
         self._processor = processor
         self._datasets = datasets
         self._topics = topics
-        self._max_batch_records = batch_records
-        self._batch_records = min(batch_records, INITIAL_BATCH_RECORDS)
-        self._batch_bytes = INITIAL_BATCH_BYTES
+        self._batch_size = BatchSize(batch_records)
         self._poll_timeout = poll_timeout
         self._reporter = reporter
         self._tracing = tracing
@@ -175,7 +164,7 @@ class Worker:
             self._session.commit(result)
         except CommitRefused as refusal:
             # The batch may have taken longer than the log waits. Each refusal halves the next one, until it fits.
-            self._shrink_batch_size(batch, 0.5)
+            self._batch_size.shrink(batch, 0.5)
             self._release_reader.close()
             self.counts.refused_batches += 1
             report.refused = True
@@ -197,42 +186,26 @@ class Worker:
         if self._reporter is not None:
             finish_report(report, result.batch, self._datasets, self.snapshot)
             self._reporter.observe_batch(report)
-        self._adapt_batch_size(batch, time.monotonic() - started)
+        self._batch_size.adapt(batch, time.monotonic() - started)
         return len(result.batch)
 
     def _poll(self) -> RecordBatch:
         """New records, and stored ones of datasets that fit by now."""
-        releasable = self._find_releasable()
+        releasable, size = self._find_releasable(), self._batch_size
         if not releasable:
             self._release_reader.close()
-            return self._session.poll(
-                max_records=self._batch_records, timeout=self._poll_timeout, max_bytes=self._batch_bytes
-            )
+            return self._session.poll(max_records=size.records, timeout=self._poll_timeout, max_bytes=size.bytes)
         # New sentences wait behind stored ones. With fewer of them in each batch the stored ones come to an end.
         batch = self._session.poll(
-            max_records=max(1, self._batch_records // 2), timeout=0.0, max_bytes=max(1, self._batch_bytes // 2)
+            max_records=max(1, size.records // 2), timeout=0.0, max_bytes=max(1, size.bytes // 2)
         )
-        return self._release_reader.add_released(
-            batch, releasable, max_records=self._batch_records, max_bytes=self._batch_bytes
-        )
+        return self._release_reader.add_released(batch, releasable, max_records=size.records, max_bytes=size.bytes)
 
     def _find_releasable(self) -> Releasable:
         return find_releasable(self.snapshot, self._list_waiting(), self._assigned)
 
     def _list_waiting(self) -> tuple[WaitingDataset, ...]:
         return self._waiting_datasets.list_all(self.snapshot.list_arrivals())
-
-    def _adapt_batch_size(self, batch: RecordBatch, seconds: float) -> None:
-        if seconds > TARGET_BATCH_S:
-            self._shrink_batch_size(batch, TARGET_BATCH_S / seconds)
-        elif seconds < TARGET_BATCH_S / 4:
-            self._batch_records = min(self._max_batch_records, self._batch_records * 2)
-            self._batch_bytes = min(MAX_BATCH_BYTES, self._batch_bytes * 2)
-
-    def _shrink_batch_size(self, batch: RecordBatch, share: float) -> None:
-        """Starts from the actual size of the batch, whichever limit ended it."""
-        self._batch_records = max(1, int(len(batch) * share))
-        self._batch_bytes = max(1, int(batch.size_bytes * share))
 
     @property
     def assigned(self) -> frozenset[int]:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from service.api.routes.events import QueueWatcher, stream_queue_events
+from service.api.routes.review.events import QueueWatcher, stream_queue_events
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from tests.bench.growth.curves import Curve

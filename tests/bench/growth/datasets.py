@@ -27,7 +27,7 @@ from service.log.codec import to_state_key
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteLog
 from service.log.sqlite.session import SqliteWorkerSession
-from service.runtime.api_backend import report_review_metrics
+from service.runtime.api.backend import report_review_metrics
 from service.statistics.running import RunningStats
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker

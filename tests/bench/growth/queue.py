@@ -36,12 +36,25 @@ QUERIES: Final = {
         "a page of one of 20 annotators and one kind of suspect",
         QueueFilter(dataset=DATASET, annotator="annotator-3", kind="spurious"),
     ),
+    "filter_three": (
+        "a page of one of 20 annotators, one kind of suspect and one given label",
+        QueueFilter(dataset=DATASET, annotator="annotator-3", kind="type", given="PER"),
+    ),
+    "filter_none": (
+        "no item: one of 50 batches and an annotator who has none of it",
+        QueueFilter(dataset=DATASET, batch="batch-7", annotator="annotator-3"),
+    ),
+    "page_of_all_states": ("the first page of 50 items in all states", QueueFilter(dataset=DATASET, state="all")),
     "filter_verdict": (
         "a page of the decided items with the verdict error",
         QueueFilter(dataset=DATASET, state="decided", verdict="error"),
     ),
     "search_rare": ("a page of the items with a rare word", QueueFilter(dataset=DATASET, q=RARE_WORD)),
     "search_common": ("a page of the items with a word of most sentences", QueueFilter(dataset=DATASET, q=COMMON_WORD)),
+    "search_filtered": (
+        "a page of the items with a word of most sentences, one of 20 annotators and one kind of suspect",
+        QueueFilter(dataset=DATASET, q=COMMON_WORD, annotator="annotator-3", kind="spurious"),
+    ),
 }
 
 

@@ -116,7 +116,7 @@ def test_links_are_bounded(harness: ApiHarness, exporter: InMemorySpanExporter) 
     harness.send()
     assert len(exporter.get_finished_spans()[-1].links) == 3
     exporter.clear()
-    harness.worker._batch_records = 2 * MAX_LINKS
+    harness.worker._batch_size.records = 2 * MAX_LINKS
     append(harness, make_parents(MAX_LINKS + 5))
     harness.send()
     (batch,) = [span for span in exporter.get_finished_spans() if span.kind is SpanKind.CONSUMER]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.api.ingest.webhook_deliveries import MAX_EVENT_KEYS
+from service.api.ingest.delivery_file import MAX_EVENT_KEYS
 from service.contracts import Assessment, LabelledSentence
 from service.formats import read_sentences
 from tests.support.command_harness import CommandHarness

@@ -7,7 +7,7 @@ import pytest
 from service.formats import FORMATS, Format
 from service.formats.detection import detect_object_format
 from service.settings import ApiSettings
-from service.telemetry.metrics import WEBHOOK_PLATFORMS
+from service.telemetry.metrics.metrics import WEBHOOK_PLATFORMS
 
 FORMAT_LIST = list(FORMATS.values())
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from service.labels import Scheme, detect_scheme
+from tests.support.model_scripts import import_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCRIPTS = Path(__file__).parents[3] / "models"
 COLUMNS = """Mara\tB-PER
 Lind\tI-PER
 flew\tO
@@ -33,19 +30,19 @@ Ivo\tB-PER
 
 
 @pytest.fixture(scope="module")
-def corpus() -> Iterator[Any]:
-    sys.path.insert(0, str(SCRIPTS))  # as they find each other when they are run
-    try:
-        yield importlib.import_module("corpus")
-    finally:
-        sys.path.remove(str(SCRIPTS))
-        for name in ("corpus", "noise"):
-            sys.modules.pop(name, None)
+def scripts() -> Iterator[dict[str, Any]]:
+    with import_scripts("corpus", "noise") as modules:
+        yield modules
 
 
 @pytest.fixture(scope="module")
-def noise(corpus: Any) -> Any:
-    return importlib.import_module("noise")
+def corpus(scripts: dict[str, Any]) -> Any:
+    return scripts["corpus"]
+
+
+@pytest.fixture(scope="module")
+def noise(scripts: dict[str, Any]) -> Any:
+    return scripts["noise"]
 
 
 @pytest.fixture(scope="module")

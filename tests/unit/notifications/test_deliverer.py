@@ -21,7 +21,7 @@ from service.notifications.admin import NewEndpoint, WebhookAdmin
 from service.notifications.client import WebhookClient
 from service.notifications.deliverer import BACKOFF_S, Deliverer
 from service.notifications.state import read_notification_state
-from service.review.queue.batches import BatchOutcomes, Outcomes
+from service.review.queue.figures.batches import BatchOutcomes, Outcomes
 from service.statistics.arrivals import FlagCounts
 from service.statistics.batches import BatchCounts, DatasetBatches
 from tests.support.review_queue import make_assessment, make_decision_output, make_review_output
@@ -127,6 +127,7 @@ def harness(tmp_path: Path) -> Iterator[WebhookHarness]:
 
 def test_a_decision_is_notified_signed_and_once(harness: WebhookHarness) -> None:
     harness.decide("before")
+    time.sleep(0.002)  # the log has times in milliseconds
     endpoint = harness.add()
     harness.decide("a", "b")
     harness.step()
@@ -140,6 +141,32 @@ def test_a_decision_is_notified_signed_and_once(harness: WebhookHarness) -> None
     assert endpoint.secret not in str(list(harness.log.follow(TOPICS.webhooks).poll()))
     assert harness.state.messages[endpoint.id] == {}
     assert harness.outcomes == ["delivered", "delivered"]
+
+
+def test_what_happens_between_the_addition_and_the_first_step_is_notified(harness: WebhookHarness) -> None:
+    harness.decide("before")
+    time.sleep(0.002)  # the log has times in milliseconds
+    harness.admin.add({"url": harness.receiver.url, "events": ["item.decided", "items.flagged"]})
+    harness.decide("a")
+    harness.log.append([make_review_output(make_assessment("b"))])
+    harness.step()
+    assert sorted(body["type"] for body in harness.bodies) == ["item.decided", "items.flagged"]
+    assert "before" not in str(harness.bodies)
+
+
+def test_what_happens_while_an_endpoint_is_disabled_is_not_notified_later(harness: WebhookHarness) -> None:
+    endpoint = harness.add()
+    harness.receiver.behaviour = "gone"
+    harness.decide("a")
+    harness.step()
+    harness.decide("while disabled")
+    time.sleep(0.002)
+    harness.receiver.behaviour = "ok"
+    harness.admin.retry(endpoint.id)
+    harness.decide("b")
+    harness.deliverer = harness.start()
+    harness.step()
+    assert [body["data"]["id"] for body in harness.bodies] == ["a", "a", "b"]
 
 
 def test_a_restart_loses_nothing_and_repeats_nothing(harness: WebhookHarness) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from service.access.audit_log import AuditFilter
 from service.api.dependencies import BackendDep, DatasetQuery, reject_unknown_parameters
-from service.contracts.audit import AuditAction, AuditRecord
+from service.contracts.access.audit import AuditAction, AuditRecord
 
 router = APIRouter(tags=["keys"])
 

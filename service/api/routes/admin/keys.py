@@ -15,9 +15,9 @@ from service.api.backend import Backend
 from service.api.dependencies import BackendDep, CallerDep
 from service.api.http.bodies import parse_message, read_json_object
 from service.api.http.problems import NotFoundError, NotReadyError
+from service.contracts.access.key import StoredKey
+from service.contracts.access.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, Role
 from service.contracts.base import DatasetName
-from service.contracts.key import StoredKey
-from service.contracts.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, Role
 from service.errors import ConflictError, InvalidInput
 
 if TYPE_CHECKING:

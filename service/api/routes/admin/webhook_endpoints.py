@@ -16,7 +16,7 @@ from service.api.dependencies import BackendDep
 from service.api.http.bodies import read_empty_object, read_json_object
 from service.api.http.problems import NotFoundError
 from service.api.http.threads import run_in_thread
-from service.contracts.audit import AuditAction
+from service.contracts.access.audit import AuditAction
 from service.contracts.notification import EventType, Notification
 from service.errors import ConflictError, InvalidInput
 from service.log.protocol import Output

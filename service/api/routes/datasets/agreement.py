@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from service.api.dependencies import BackendDep, DatasetPath
 from service.api.http.threads import run_in_thread
 from service.datasets.registry import check_dataset_exists
-from service.review.queue.reviewer_agreement import AgreementReport
+from service.review.queue.figures.reviewer_agreement import AgreementReport
 
 router = APIRouter(tags=["datasets"])
 

@@ -13,7 +13,7 @@ from service.api.http.problems import NotFoundError
 from service.api.http.threads import run_in_thread
 from service.contracts import MAX_BATCH_CHARS
 from service.datasets.registry import check_dataset_exists
-from service.review.queue.batches import BatchReport, build_batch_report
+from service.review.queue.figures.batches import BatchReport, build_batch_report
 from service.statistics.batches import BatchCounts
 
 router = APIRouter(tags=["datasets"])

@@ -2,18 +2,24 @@
 
 Each module holds one fix. Its docstring says what the bug is, how it shows, and when the fix can be removed.
 
-    patches              applies the five fixes that change classes and loggers of the library itself
-      failed_sockets       sockets of failed connections stay open
-      connection_setup     a client waits long for a broker that accepts connections and does not answer
-      header_keys          a header key that is not UTF-8 stops a consumer
-      log_rate_limit       hundreds of warnings per second while a coordinator is down
-      suspect_brokers      every client finds out for itself that a broker hangs
-    requeueing_client    transactional requests are lost when a broker is down
-    transaction_deadline transactional calls without a time-out
-    watchdog             ends a process whose client hangs all the same
-    disposal             a producer with unsent messages can't be closed at once
-    empty_messages       a message with neither key nor value is refused
-    group_join           a join that a poll did not finish is never continued
-    paused_records       a resumed partition never delivers records again
-    assignor             members without a partition in a group of static and dynamic members
+    patches                applies the seven fixes, marked with *, that change classes and loggers of the library itself
+    log_rate_limit       * hundreds of warnings per second while a coordinator is down
+    connections/
+      failed_sockets     * sockets of failed connections stay open
+      connection_setup   * a client waits long for a broker that accepts connections and does not answer
+      suspect_brokers    * every client finds out for itself that a broker hangs
+    transactions/
+      transactional_retries * a coordinator that hangs is a fatal error of a producer
+      requeueing_client    transactional requests are lost when a broker is down
+      transaction_deadline transactional calls without a time-out
+      watchdog             ends a process whose client hangs all the same
+      disposal             a producer with unsent messages can't be closed at once
+    messages/
+      header_keys        * a header key that is not UTF-8 stops a consumer
+      packed_batches     * a compressed batch is unpacked whatever its size
+      empty_messages       a message with neither key nor value is refused
+    groups/
+      group_join           a join that a poll did not finish is never continued
+      paused_records       a resumed partition never delivers records again
+      assignor             members without a partition in a group of static and dynamic members
 """

@@ -18,7 +18,7 @@ from service.errors import StreamError
 from service.log.kafka.admin import find_open_transactions, list_group_identities
 from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error
 from service.log.kafka.clients import create_producer
-from service.log.kafka.library_fixes.disposal import dispose
+from service.log.kafka.library_fixes.transactions.disposal import dispose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 from service.log.codec import to_position_key, to_position_value
 from service.log.kafka.clients import to_records
 from service.log.kafka.follower import KafkaFollower, follow
-from service.log.kafka.library_fixes.watchdog import Watchdog
+from service.log.kafka.library_fixes.transactions.watchdog import Watchdog
 from service.log.kafka.log import KafkaLog
 from service.log.kafka.worker.batching import take_fairly
 from service.log.kafka.worker.dead_workers import DeadWorkerFencer
@@ -126,7 +126,10 @@ class KafkaWorkerSession(KafkaLog):
         # The producer comes first: it aborts the worker's own open transaction, which the restore would wait for.
         if self._restorer.pending_partitions and self._producer.ensure():
             timeout = 0.0 if self._next_offsets else RESTORE_POLL_TIMEOUT_S
-            assigned = [self._resume_partition(restored) for restored in self._restorer.step(timeout)]
+            restored = self._restorer.step(timeout)
+            if restored:
+                self._consumer.refresh_leaders()
+            assigned = [self._resume_partition(each) for each in restored]
         return Rebalance(assigned, revoked)
 
     def _apply_rebalance_events(self) -> list[int]:
@@ -177,7 +180,6 @@ class KafkaWorkerSession(KafkaLog):
         for partition in self._assigned:
             self._consumer.pause(partition)
             self._forget_offsets(partition)
-        self._consumer.refresh_leaders()
         self._lag = {}  # unknown until a partition is resumed
         self._restorer.request(self._assigned)
 

@@ -15,8 +15,8 @@ from kafka.errors import KafkaTimeoutError, ProducerFencedError
 from service.errors import StreamError
 from service.log.kafka.client_errors import CLIENT_ERRORS, WORKER_FENCED_ERRORS, describe_error, is_caused_by
 from service.log.kafka.clients import PRODUCER_CLOSE_TIMEOUT_S, create_producer, send
-from service.log.kafka.library_fixes.disposal import dispose
-from service.log.kafka.library_fixes.transaction_deadline import TransactionDeadline
+from service.log.kafka.library_fixes.transactions.disposal import dispose
+from service.log.kafka.library_fixes.transactions.transaction_deadline import TransactionDeadline
 from service.log.protocol import CommitRefused, FencedError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafka import ConsumerGroupMetadata, KafkaProducer, OffsetAndMetadata, TopicPartition
     from kafka.producer.future import FutureRecordMetadata
 
-    from service.log.kafka.library_fixes.watchdog import Watchdog
+    from service.log.kafka.library_fixes.transactions.watchdog import Watchdog
     from service.log.protocol import Output
     from service.settings.kafka import KafkaSettings
 
@@ -105,7 +105,7 @@ class TransactionalProducer:
             raise CommitRefused(self.warning or "there is no producer yet")
         futures: list[FutureRecordMetadata] = []
         self._may_be_open = True
-        deadline = TransactionDeadline(self._settings.transaction_timeout_ms / 1000)
+        deadline = TransactionDeadline(self._settings.transaction_timeout_ms / 1000, must_end=self._must_give_way)
         try:
             with self._watchdog.watching() as step:
                 step("begin")

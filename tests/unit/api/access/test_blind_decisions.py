@@ -16,9 +16,9 @@ import pytest
 
 from service.access.key_text import generate_key, hash_key
 from service.api.access.rules import RULES
-from service.api.routes.events import QueueWatcher, stream_queue_events
+from service.api.routes.review.events import QueueWatcher, stream_queue_events
 from service.contracts import DatasetSettings
-from service.contracts.flag_policies import BelowPolicy
+from service.contracts.datasets.flag_policies import BelowPolicy
 from tests.support.api_harness import api_harness, wait_for
 from tests.support.review_queue import make_settings_output
 

@@ -13,7 +13,7 @@ from service.access.key_text import generate_key, hash_key
 from service.api.access.rules import RULES
 from service.api.access.table import AccessTable
 from service.api.app import ROUTE_MODULES
-from service.contracts.roles import ADDRESS_ROLES, ROLES
+from service.contracts.access.roles import ADDRESS_ROLES, ROLES
 from tests.support.api_harness import api_harness
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def list_keys() -> str:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, tiny_classifier: Classifier) -> Iterator[ApiHarness]:
     with pytest.MonkeyPatch.context() as patch, api_harness(tmp_path_factory.mktemp("matrix"), tiny_classifier) as made:
-        patch.setattr("service.api.routes.events.MAX_LISTENERS", 0)  # a listener would never end
+        patch.setattr("service.api.routes.review.events.MAX_LISTENERS", 0)  # a listener would never end
         for dataset in (OWN, OTHER, "default"):
             made.send({"id": "1", "dataset": dataset, "tokens": ["Riga"], "labels": ["O"], "update": True})
         made.serve_with_limits(keys=list_keys())

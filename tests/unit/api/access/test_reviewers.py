@@ -8,7 +8,7 @@ import pytest
 
 from service.access.key_text import generate_key, hash_key
 from service.contracts import DatasetSettings
-from service.contracts.flag_policies import BelowPolicy
+from service.contracts.datasets.flag_policies import BelowPolicy
 from tests.support.api_harness import TOPICS
 
 if TYPE_CHECKING:

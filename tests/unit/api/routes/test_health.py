@@ -10,7 +10,7 @@ import pytest
 
 from service.errors import StreamError
 from service.log.protocol import Output
-from service.runtime.supervisor import Supervisor, ThreadEndedError
+from service.runtime.lifecycle.supervisor import Supervisor, ThreadEndedError
 from service.stream.state.view import StateView
 from tests.support.api_harness import TOPICS, wait_for
 

@@ -7,14 +7,13 @@ import json
 import resource
 import signal
 import socket
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
+from service.runtime.lifecycle.process_limits import MAX_STOP_S
 from tests.attack.watch import read_memory
 from tests.support.command_harness import CommandHarness
 from tests.support.service_process import wait_until
@@ -23,8 +22,19 @@ from tests.unit.cli.serve.test_up import WRONG, running, stop_process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import httpx
+
 MEGABYTE = 1_000_000
-N_CONVERTING = 32  # together they convert for longer than a service may take to stop
+SLOW_CONVERSIONS = """
+import time
+from service.api.ingest import record_converter
+
+def build_slowly(*arguments, build=record_converter.build_sentence):
+    time.sleep(0.1)
+    return build(*arguments)
+
+record_converter.build_sentence = build_slowly
+"""
 
 
 @pytest.fixture
@@ -34,31 +44,22 @@ def harness(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_sigterm_ends_a_service_that_converts_records(harness: CommandHarness) -> None:
-    """Exit code 0: nothing had to be ended by force. Six bodies of 2 MB kept a service alive for 80 s."""
-    annotations = [{"id": n, "result": []} for n in range(1_000)]
-    record = json.dumps({"id": 1, "data": {"text": "a " * 4_900}, "annotations": annotations}).encode()
-    timed_out = threading.Event()
+    """Exit code 0: nothing had to be ended by force. A process waits for its threads, so each conversion must end early.
 
-    def convert(url: httpx.URL) -> None:
-        with contextlib.suppress(httpx.TransportError), httpx.Client(timeout=120.0) as client:
-            while True:
-                answer = client.post(
-                    url.join("/v1/score?format=label-studio"),
-                    content=record,
-                    headers={"Content-Type": "application/json"},
-                )
-                assert answer.status_code in (413, 429, 503, 504), answer.text
-                if answer.status_code == 504:
-                    timed_out.set()
-
-    with running(harness, "up", LABELWATCH_API_TIMEOUT_S="1") as (process, client):
-        threads = [threading.Thread(target=convert, args=(client.base_url,)) for _ in range(N_CONVERTING)]
-        for thread in threads:
-            thread.start()
-        assert timed_out.wait(120)  # so conversions take longer than their requests
+    Real conversions are too short to show it, since their sentences are limited. Here one takes minutes.
+    """
+    harness.program = SLOW_CONVERSIONS + harness.program
+    annotations = [{"id": n, "result": []} for n in range(MAX_STOP_S * 20)]
+    record = json.dumps({"id": 1, "data": {"text": "a word"}, "annotations": annotations}).encode()
+    with running(harness, "up", LABELWATCH_API_TIMEOUT_S="1", LABELWATCH_API_MAX_SENTENCES="10000") as (
+        process,
+        client,
+    ):
+        answer = client.post(
+            "/v1/score?format=label-studio", content=record, headers={"Content-Type": "application/json"}
+        )
+        assert answer.status_code == 504, answer.text
         stop_process(process, signal.SIGTERM)
-        for thread in threads:
-            thread.join()
 
 
 def hold_back_body(url: httpx.URL, size: int) -> socket.socket:

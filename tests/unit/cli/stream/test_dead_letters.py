@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from service.access.audit_log import get_command_user
-from service.contracts.audit import AuditRecord
+from service.contracts.access.audit import AuditRecord
 from service.log.protocol import Output
 from service.log.topics import Topics
 

@@ -181,7 +181,26 @@ def test_few_controls_move_when_a_sentence_comes(harness: QueueHarness) -> None:
     assert len(moved) <= 5
 
 
+def test_it_is_not_seen_with_its_own_numbers_while_the_queue_is_built(harness: QueueHarness) -> None:
+    harness.log.partitions, harness.log.most = 1, 10
+    flagged = [make_scored_output(f"f{n:02}", 0.01 * (n + 1)) for n in range(30)]
+    harness.log.append([*flagged[:8], control("c"), *flagged[8:]])
+    harness.projector.step()
+    assert not harness.projector.caught_up
+    early = harness.get_item("c")
+    assert early.rank < 0.1
+    assert early.priority == early.rank
+    harness.catch_up()
+    with harness.queue.file.read_transaction() as db:
+        next_flagged = db.execute(
+            "SELECT rank FROM items, (SELECT draw AS own FROM items WHERE id = 'c') WHERE reason = 'flagged'"
+            " ORDER BY draw < own, draw LIMIT 1"
+        ).fetchone()[0]
+    assert 0.7 * next_flagged < harness.get_item("c").rank < next_flagged
+
+
 def test_the_next_flagged_item_is_read_from_an_index(harness: QueueHarness) -> None:
+    harness.catch_up()
     with harness.queue.file.read_transaction() as db:
         steps = " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {SELECT_NEXT_FLAGGED}", ("default", 0.5)))
     assert "items_on_the_ring" in steps

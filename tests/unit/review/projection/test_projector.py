@@ -311,6 +311,9 @@ class FailingFollower:
     def caught_up(self) -> bool:
         return self._inner.caught_up
 
+    def renew_end(self) -> None:
+        self._inner.renew_end()
+
     def close(self) -> None:
         self._inner.close()
 

@@ -9,8 +9,8 @@ import pytest
 from service.log.protocol import Output
 from service.review.items import MAX_SHOWN_DECISIONS
 from service.review.messages import encode_adjudication_key
-from service.review.projection.decision_tables import read_decisions_in_force
-from service.review.projection.outcomes import update_outcomes
+from service.review.projection.decisions.decision_tables import read_decisions_in_force
+from service.review.projection.decisions.outcomes import update_outcomes
 from service.review.projection.summaries import Summaries
 from service.review.queue.queue import QueueFilter
 from service.review.settlement import MAX_REVIEWERS_PER_ITEM

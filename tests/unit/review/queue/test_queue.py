@@ -8,9 +8,9 @@ from service.contracts import Because, Claim
 from service.errors import InvalidInput
 from service.log.protocol import Output
 from service.review.messages import build_claim_message
+from service.review.queue.figures.recall import RecallEstimate, estimate_recall
 from service.review.queue.filters import QueuePosition, build_page_query
 from service.review.queue.queue import QueueFilter, ReviewQueue
-from service.review.queue.recall import RecallEstimate, estimate_recall
 from tests.support.review_queue import (
     NOW,
     TOPICS,

@@ -267,6 +267,19 @@ def test_a_dead_process_ends_the_service(tmp_path: Path, tiny_model: Path) -> No
         assert "the scoring process scoring-1 was ended by SIGKILL" in service.log.read_text()
 
 
+def test_a_stopped_process_ends_the_service(tmp_path: Path, tiny_model: Path) -> None:
+    """No part of it runs, so it can't say so itself."""
+    with run_service(tmp_path, tiny_model, API_PROCESSES="2") as service:
+        [child] = service.list_children()
+        os.kill(child, signal.SIGSTOP)
+        assert service.process.wait(STOP_TIMEOUT_S) != 0
+        log = service.log.read_text()
+        assert "the scoring process scoring-1 has not answered for 10 s: it gets no new connections" in log
+        assert "the scoring process scoring-1 has not answered for 20 s" in log
+        assert "still run" not in log  # it need not be ended by force
+        assert not Path(f"/proc/{child}").exists()
+
+
 def test_a_process_ends_when_its_channel_does(
     tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from service.datasets.trainings import build_training_message, create_request, w
 from service.errors import StreamError
 from service.inference.model.registry import ModelRegistry
 from service.log.sqlite.log import SqliteLog
-from service.runtime.dataset_settings import build_datasets
+from service.runtime.datasets.settings import build_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.training.messages import FailedMessage, TrainedMessage
 from service.runtime.training.trainer import Trainer, build_model_change

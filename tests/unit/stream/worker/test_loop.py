@@ -18,7 +18,7 @@ from service.errors import StateError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
-from service.log.codec import to_state_key
+from service.log.codec import UNREAD_BATCH_HEADER, to_state_key
 from service.log.protocol import MAX_BATCH_BYTES, BatchResult, CommitRefused, Output, Record, RecordBatch
 from service.log.sqlite.database import PARTITION
 from service.log.sqlite.log import SqliteLog
@@ -210,6 +210,16 @@ def test_bad_messages_are_kept_byte_for_byte_with_the_reason(bench: Bench, class
         assert headers["__connect.errors.exception.message"]
     judge = build_judge(classifier)
     assert worker.snapshot.get_stats(judge).histogram.total == 10
+
+
+def test_a_batch_that_was_not_unpacked_is_a_dead_letter_with_the_reason(bench: Bench, classifier: Classifier) -> None:
+    bench.send([b"it is too large"], headers=((UNREAD_BATCH_HEADER, b"it is too large"),))
+    bench.send(messages(classifier.folder.labels, 1))
+    assert bench.run().counts.records == 2
+    (letter,) = bench.records(TOPICS.dead_letters)
+    headers = dict(letter.headers)
+    assert headers["__connect.errors.stage"] == b"decode"
+    assert headers["__connect.errors.exception.message"] == b"it is too large"
 
 
 def test_updates_deletions_and_control_samples_reach_the_review_topic(bench: Bench, classifier: Classifier) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from service.access.audit_log import get_command_actor
 from service.access.key_text import generate_key, hash_key
-from service.contracts.audit import AuditAction, AuditRecord
+from service.contracts.access.audit import AuditAction, AuditRecord
 from service.log.protocol import Output
 from tests.support.api_harness import TOPICS, wait_for
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import count
+from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.errors import CorruptRecordError, FencedInstanceIdError, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from kafka.future import Future
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from service.errors import StreamError
 from service.log.kafka.worker import group_consumer
-from service.log.kafka.worker.group_consumer import GroupConsumer, OffsetLostError, RebalanceEvent, RebalanceListener
+from service.log.kafka.worker.group_consumer import GroupConsumer, OffsetLostError
+from service.log.kafka.worker.rebalance_listener import RebalanceEvent, RebalanceListener
 from service.log.protocol import FencedError
 from service.settings.kafka import KafkaSettings
 
@@ -160,7 +162,19 @@ def test_only_the_holder_of_the_worker_id_may_use_its_transactional_id(monkeypat
 
 
 def test_the_leaders_of_partitions_are_asked_for_again() -> None:
-    consumer, questions = Consumer(), count()
-    consumer._cluster = SimpleNamespace(request_update=lambda: next(questions))
+    consumer, answer = Consumer(), Future()
+    consumer._cluster = SimpleNamespace(request_update=lambda: answer)
+    waiting = Thread(target=make_group_consumer(consumer).refresh_leaders)
+    waiting.start()
+    waiting.join(0.05)
+    assert waiting.is_alive(), "a partition must not be resumed before the answer"
+    answer.success(None)
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_leaders_that_nobody_names_do_not_stop_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_consumer, "LEADERS_TIMEOUT_S", 0.01)
+    consumer = Consumer()
+    consumer._cluster = SimpleNamespace(request_update=Future)
     make_group_consumer(consumer).refresh_leaders()
-    assert next(questions) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from service.log.kafka.library_fixes.watchdog import Watchdog
+from service.log.kafka.library_fixes.transactions.watchdog import Watchdog
 from service.log.kafka.worker.transactional_producer import TransactionalProducer
 from service.settings.kafka import KafkaSettings
 

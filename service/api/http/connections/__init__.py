@@ -1,0 +1,1 @@
+"""Connections of clients: their limits, and requests and answers without ASGI."""

@@ -1,0 +1,1 @@
+"""What annotation platforms call: webhooks, and labelwatch as a model of a project."""

@@ -1,0 +1,1 @@
+"""The review queue over REST: items, claims, decisions, counts and live updates."""

@@ -1,0 +1,1 @@
+"""Who may call what, and who changed what: roles, keys and audit records."""

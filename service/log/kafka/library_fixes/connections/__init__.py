@@ -1,0 +1,1 @@
+"""Connections to brokers that fail or hang."""

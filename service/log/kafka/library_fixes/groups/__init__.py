@@ -1,0 +1,1 @@
+"""Members of a consumer group that get no partitions or no records."""

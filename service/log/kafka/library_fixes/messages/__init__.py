@@ -1,0 +1,1 @@
+"""Messages that the library can't read or send."""

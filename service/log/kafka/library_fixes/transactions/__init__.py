@@ -1,0 +1,1 @@
+"""Transactions that lose requests, wait forever or can't be closed."""

@@ -1,0 +1,1 @@
+"""The decisions of the review queue, and what follows from them."""

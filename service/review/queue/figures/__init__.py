@@ -1,0 +1,1 @@
+"""What the queue counts and estimates: overviews, filters, batches, recall and agreement."""

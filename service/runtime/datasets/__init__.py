@@ -1,0 +1,1 @@
+"""What the log holds of datasets, for commands and processes: settings, label schemes, stored sentences."""

@@ -1,0 +1,1 @@
+"""How processes and their threads start, are watched and end."""

@@ -1,0 +1,1 @@
+"""Answers probes of metrics and health in a process of its own."""

@@ -1,0 +1,71 @@
+"""The file that remembers webhook deliveries: shared, private, and bounded in number and age."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.api.ingest import delivery_file
+from service.api.ingest.delivery_file import MAX_AGE_S, DeliveryFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "deliveries.sqlite"
+
+
+@pytest.fixture
+def file(path: Path) -> Iterator[DeliveryFile]:
+    with closing(DeliveryFile(path)) as file:
+        yield file
+
+
+def test_other_processes_and_later_ones_find_a_delivery(file: DeliveryFile, path: Path) -> None:
+    assert not file.contains_any(["a", "b"])
+    file.add(["a", "b"])
+    file.add(["b", "c"])
+    with closing(DeliveryFile(path)) as other:
+        assert [other.contains_any([key, "new"]) for key in "abcd"] == [True, True, True, False]
+        assert not other.contains_any([])
+
+
+def test_nobody_else_reads_it_and_no_event_is_in_it(file: DeliveryFile, path: Path) -> None:
+    file.add(["a secret event"])
+    files = sorted(path.parent.iterdir())
+    assert path in files
+    assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
+    assert not any(b"secret" in each.read_bytes() for each in files)
+
+
+def test_the_oldest_deliveries_are_forgotten(file: DeliveryFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_file, "MAX_EVENT_KEYS", 4)
+    for number in range(6):
+        file.add([f"{number}"])
+        file.add(["0"])  # a delivery that is seen again is new again
+    assert [file.contains_any([f"{number}"]) for number in range(6)] == [True, False, False, False, True, True]
+
+
+def test_deliveries_are_forgotten_after_a_day(file: DeliveryFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000.0]
+    monkeypatch.setattr("service.api.ingest.delivery_file.time.time", lambda: now[0])
+    file.add(["a"])
+    now[0] += MAX_AGE_S
+    assert file.contains_any(["a"])
+    now[0] += 1
+    assert not file.contains_any(["a"])
+
+
+def test_a_file_that_fails_is_tried_again(file: DeliveryFile, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.mkdir(parents=True)
+    file.add(["a"])
+    assert not file.contains_any(["a"])
+    assert len(caplog.records) == 1
+    path.rmdir()
+    file.add(["a"])
+    assert file.contains_any(["a"])

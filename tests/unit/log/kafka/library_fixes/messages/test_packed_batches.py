@@ -1,0 +1,103 @@
+"""A compressed batch that unpacks to too much is left out by name, with every codec."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import TopicPartition
+from kafka.codec import snappy_encode
+from kafka.consumer.fetcher import Fetcher
+from kafka.record import default_records
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from kafka.record.memory_records import MemoryRecords
+
+from service.log.codec import UNREAD_BATCH_HEADER
+from service.log.kafka.library_fixes.messages import packed_batches
+from service.log.kafka.library_fixes.messages.packed_batches import MAX_UNPACKED_BYTES, BatchTooLargeError
+from service.log.kafka.library_fixes.patches import patch_library
+
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
+CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+MIB = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def _patched() -> None:
+    patch_library()
+
+
+def build_batch(codec: int, first_offset: int, *values: bytes) -> bytes:
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 30,
+    )
+    for offset, value in enumerate(values):
+        builder.append(offset, 1_000, b"key", value, [("name", b"header")])
+    batch = bytearray(builder.build())
+    batch[:8] = first_offset.to_bytes(8, "big")  # as the broker does
+    return bytes(batch)
+
+
+def read(*batches: bytes, position: int = 0) -> list[ConsumerRecord]:
+    """As a consumer reads what it has fetched."""
+    records = Fetcher.PartitionRecords(position, TopicPartition("t", 0), MemoryRecords(b"".join(batches)))
+    taken: list[ConsumerRecord] = records.take()
+    assert records.next_fetch_offset == 8
+    return taken
+
+
+@pytest.mark.parametrize("position", [0, 3, 6])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_unpacks_to_too_much_becomes_one_record(
+    codec: str, position: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batches before and after it are read, wherever reading begins."""
+    monkeypatch.setattr(packed_batches, "MAX_UNPACKED_BYTES", 3 * MIB)
+    bomb = build_batch(CODECS[codec], 2, *[b" " * MIB] * 5)
+    assert len(bomb) < MIB
+    records = read(build_batch(CODECS[codec], 0, b"a", b"b"), bomb, build_batch(0, 7, b"c"), position=position)
+    expected = [(0, b"a"), (1, b"b"), (6, None), (7, b"c")]
+    assert [record.offset for record in records] == [offset for offset, _ in expected if offset >= position]
+    for record in records:
+        reason = dict(record.headers).get(UNREAD_BATCH_HEADER)
+        if record.offset != 6:
+            assert (record.value, reason) == (dict(expected)[record.offset], None)
+            continue
+        assert reason == record.value
+        assert reason.startswith(
+            b"the compressed batch with the 5 records at offsets 2 to 6 unpacks to more than 3,145,728"
+        )
+        assert record.key is None
+        assert reason.decode() in caplog.text
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_within_the_limit_is_unpacked_as_before(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [bytes([number]) * 100_000 for number in range(8)]
+    for limit in (MAX_UNPACKED_BYTES, MIB):  # for small batches the library unpacks, where it is faster
+        monkeypatch.setattr(packed_batches, "MAX_UNPACKED_BYTES", limit)
+        records = read(build_batch(CODECS[codec], 0, *values))
+        assert [(record.key, record.value, record.headers) for record in records] == [
+            (b"key", value, [("name", b"header")]) for value in values
+        ]
+
+
+def test_snappy_without_blocks_is_limited_too() -> None:
+    packed = snappy_encode(b" " * (MAX_UNPACKED_BYTES + 1), xerial_compatible=False)
+    with pytest.raises(BatchTooLargeError):
+        default_records.snappy_decode(packed)
+
+
+def test_the_limit_holds_for_the_smallest_batch_above_it() -> None:
+    batch = DefaultRecordBatch(build_batch(CODECS["gzip"], 0, b" " * MAX_UNPACKED_BYTES))
+    assert batch.size_in_bytes < 100_000
+    (record,) = batch
+    assert record.value.startswith(b"the compressed batch")
