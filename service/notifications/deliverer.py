@@ -10,13 +10,18 @@ import logging
 import random
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
 from service.errors import StreamError
-from service.notifications.client import GONE
-from service.notifications.events import build_digest, count_new_items, find_decision_event, list_conditions
+from service.notifications.attempts import Attempt, update_status
+from service.notifications.events import (
+    build_digest,
+    count_new_items,
+    find_decision_event,
+    list_conditions,
+    select_events,
+)
 from service.notifications.messages import build_body, build_headers, derive_secret
 from service.notifications.state import (
     NotificationState,
@@ -24,7 +29,6 @@ from service.notifications.state import (
     build_message_record,
     build_positions_record,
     build_status_record,
-    clear_problems,
 )
 
 if TYPE_CHECKING:
@@ -43,12 +47,11 @@ POLL_INTERVAL_S: Final = 1.0
 RETRY_INTERVAL_S: Final = 5.0
 MAX_PENDING: Final = 1_000  # of an endpoint; the oldest fail to make room
 MAX_FAILED: Final = 1_000  # of an endpoint; the oldest are dropped
+MAX_NEW: Final = MAX_PENDING + MAX_FAILED  # of an endpoint at once
 MAX_SENT_AT_ONCE: Final = 100
 THREADS: Final = 4
 BACKOFF_S: Final = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200)  # about 28 hours in all
 JITTER: Final = 0.2
-DISABLE_AFTER: Final = timedelta(days=3)
-DELIVERY_TIME_PRECISION: Final = timedelta(minutes=1)  # not a record for every delivery
 QUEUE_FULL: Final = f"{MAX_PENDING} later notifications wait for this endpoint"
 
 
@@ -58,12 +61,6 @@ class Lease(Protocol):
     @property
     def is_held(self) -> bool: ...
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    notification: Notification
-    result: DeliveryResult
 
 
 class Deliverer:
@@ -188,8 +185,8 @@ class Deliverer:
         follower = self._sources.get(topic)
         if follower is None:
             follower = self._sources[topic] = self._log.follow(topic)
-        stored, start = self._state.positions.get(topic), self._state.find_start()
-        start_ms = 0 if stored is not None or start is None else int(start.timestamp() * 1000)
+        stored = self._state.positions.get(topic)
+        start_ms = 0 if stored is not None else min(map(self._state.get_start_ms, self._state.list_active()), default=0)
         positions, new = dict(stored or {}), []
         while True:
             records = follower.poll()
@@ -228,13 +225,13 @@ class Deliverer:
             outputs = self._notify([condition.event] if condition.event is not None else [])
             self._write([*outputs, build_condition_record(self._topics.webhooks, condition.name, condition.value)])
 
-    def _notify(self, events: Iterable[Event]) -> list[Output]:
+    def _notify(self, events: Sequence[Event]) -> list[Output]:
+        """Notifications of the events for each endpoint, without those that would be dropped at once."""
         now = self._now()
         return [
             build_message_record(self._topics.webhooks, event.to_notification(endpoint, now))
-            for event in events
             for endpoint in self._state.list_active()
-            if endpoint.wants(event.type, event.dataset)
+            for event in select_events(events, endpoint, self._state.get_start_ms(endpoint))[-MAX_NEW:]
         ]
 
     # -- deliveries ------------------------------------------------------------------------------------------------
@@ -252,8 +249,7 @@ class Deliverer:
 
     def _limit_pending(self, endpoint_id: str) -> list[Notification]:
         pending = self._state.list_messages(endpoint_id, failed=False)
-        for notification in pending[: max(0, len(pending) - MAX_PENDING)]:
-            self._fail(notification, QUEUE_FULL)
+        self._fail(pending[:-MAX_PENDING], QUEUE_FULL)
         return pending[-MAX_PENDING:]
 
     def _send_all(self, endpoint: WebhookEndpoint, due: Sequence[Notification]) -> list[Attempt]:
@@ -292,7 +288,7 @@ class Deliverer:
         notification, problem = attempt.notification, str(attempt.result.problem)
         tried = notification.attempts + 1
         if tried > len(self._backoff_s):
-            self._fail(notification.model_copy(update={"attempts": tried}), problem)
+            self._fail([notification.model_copy(update={"attempts": tried})], problem)
             return
         self._on_outcome("retried")
         wait = self._backoff_s[tried - 1] * random.uniform(1 - JITTER, 1 + JITTER)
@@ -302,33 +298,26 @@ class Deliverer:
         update = {"attempts": tried, "last_error": problem, "next_attempt_at": next_attempt_at}
         self._write([build_message_record(self._topics.webhooks, notification.model_copy(update=update))])
 
-    def _fail(self, notification: Notification, problem: str) -> None:
-        """Moves a notification to the failed ones, of which the oldest are dropped."""
-        self._on_outcome("failed")
-        failed = self._state.list_messages(notification.endpoint, failed=True)
-        dropped = failed[: max(0, len(failed) + 1 - MAX_FAILED)]
+    def _fail(self, notifications: Sequence[Notification], problem: str) -> None:
+        """Moves notifications of an endpoint to the failed ones, of which the oldest are dropped."""
+        if not notifications:
+            return
         update = {"failed_at": self._now(), "last_error": problem, "next_attempt_at": None}
+        failed = [each.model_copy(update=update) for each in notifications]
+        for _ in failed:
+            self._on_outcome("failed")
+        before = self._state.list_messages(failed[0].endpoint, failed=True)
+        dropped = [*before, *failed][:-MAX_FAILED]
         self._write(
             [
+                *(build_message_record(self._topics.webhooks, each) for each in failed),
                 *(build_message_record(self._topics.webhooks, each, delivered=True) for each in dropped),
-                build_message_record(self._topics.webhooks, notification.model_copy(update=update)),
             ]
         )
 
     def _update_status(self, endpoint_id: str, attempts: Sequence[Attempt]) -> None:
-        before, now = self._state.get_status(endpoint_id), self._now()
-        status = clear_problems(before)
-        last = before.last_delivered_at
-        is_delivered = any(attempt.result.is_delivered for attempt in attempts)
-        if is_delivered and (last is None or now - last >= DELIVERY_TIME_PRECISION):
-            status = status.model_copy(update={"last_delivered_at": now})
-        problems = [attempt.result.problem for attempt in attempts if not attempt.result.is_delivered]
-        if problems and len(problems) == len(attempts):
-            since = before.failing_since or now
-            is_gone = any(attempt.result.status == GONE for attempt in attempts)
-            disabled = now if is_gone or now - since >= DISABLE_AFTER else None
-            update = {"failing_since": since, "last_error": problems[-1], "disabled_at": disabled}
-            status = status.model_copy(update=update)
+        before = self._state.get_status(endpoint_id)
+        status = update_status(before, [attempt.result for attempt in attempts], self._now())
         if status.disabled_at is not None:
             waiting = self._state.list_messages(endpoint_id, failed=False)
             logger.error(
@@ -338,7 +327,6 @@ class Deliverer:
                 len(waiting),
                 endpoint_id,
             )
-            for notification in waiting:
-                self._fail(notification, f"the endpoint is disabled: {status.last_error}")
+            self._fail(waiting, f"the endpoint is disabled: {status.last_error}")
         if status != before:
             self._write([build_status_record(self._topics.webhooks, endpoint_id, status)])

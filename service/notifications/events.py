@@ -32,12 +32,13 @@ ANSWER_FIELDS: Final = ("verdict", "labels", "words", "note")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`name` is unique: an event that is found again has the same."""
+    """`name` is unique: an event that is found again has the same. `at_ms` is its time in the log; None: it is now."""
 
     type: EventType
     name: str
     dataset: str
     data: dict[str, Any]
+    at_ms: int | None = None
 
     def to_notification(self, endpoint: WebhookEndpoint, now: datetime) -> Notification:
         identity = hashlib.sha256(f"{endpoint.id}/{self.type}/{self.name}".encode()).hexdigest()[:32]
@@ -51,6 +52,15 @@ class Condition:
     name: str
     value: object
     event: Event | None
+
+
+def select_events(events: Iterable[Event], endpoint: WebhookEndpoint, start_ms: int) -> list[Event]:
+    """The events that an endpoint is notified about, which is active since `start_ms`."""
+    return [
+        event
+        for event in events
+        if endpoint.wants(event.type, event.dataset) and (event.at_ms is None or event.at_ms >= start_ms)
+    ]
 
 
 # -- from records ------------------------------------------------------------------------------------------------------
@@ -70,7 +80,7 @@ def find_decision_event(record: Record, get_settings: Callable[[str], DatasetSet
     excluded = {"shown", "blind_answer", *(ANSWER_FIELDS if is_hidden else ())}
     data = decision.model_dump(mode="json", exclude=excluded, exclude_none=True)
     name = f"{record.topic}-{record.partition}-{record.offset}"
-    return Event("item.decided", name, decision.dataset, data)
+    return Event("item.decided", name, decision.dataset, data, record.timestamp_ms)
 
 
 def count_new_items(records: Iterable[Record]) -> Counter[str]:

@@ -18,14 +18,14 @@ from pydantic import ValidationError
 
 from service.contracts.notification import EndpointStatus, Notification, WebhookEndpoint
 from service.errors import ConflictError, InvalidInput
-from service.log.protocol import Output, Record
+from service.log.protocol import Output
 from service.log.read import read_topic
 from service.notifications.addresses import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from service.log.protocol import Log
+    from service.log.protocol import Log, Record
 
 MAX_ENDPOINTS: Final = 50
 NO_STATUS: Final = EndpointStatus()
@@ -40,7 +40,6 @@ class NotificationState:
         self.messages: dict[str, dict[str, Notification]] = {}  # by endpoint and id, in the order of the topic
         self.positions: dict[str, dict[int, int]] = {}
         self.conditions: dict[str, Any] = {}
-        self._status_written_at: dict[str, datetime] = {}  # by endpoint, as the log has it
         for record in records:
             self.apply(record)
 
@@ -48,8 +47,6 @@ class NotificationState:
         kind, _, name = (record.key or b"").decode(errors="replace").partition("/")
         try:
             self._apply(kind, name, record.value)
-            if kind == "status" and isinstance(record, Record):
-                self._status_written_at[name] = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
         except (ValidationError, ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError):
             return
 
@@ -75,10 +72,10 @@ class NotificationState:
         found = self.messages.get(endpoint_id, {}).values()
         return [each for each in found if (each.failed_at is not None) == failed]
 
-    def find_start(self) -> datetime | None:
-        """Since when an endpoint is active: it was added then, or enabled again. None if no endpoint is active."""
-        added = ((each.created_at, self._status_written_at.get(each.id)) for each in self.list_active())
-        return min((created if enabled is None else max(created, enabled) for created, enabled in added), default=None)
+    def get_start_ms(self, endpoint: WebhookEndpoint) -> int:
+        """Since when it is notified: it was added then, or enabled again. In milliseconds, as the log has times."""
+        start = self.get_status(endpoint.id).enabled_at or endpoint.created_at
+        return int(start.timestamp() * 1000)
 
     def list_active(self) -> list[WebhookEndpoint]:
         return [each for each in self.endpoints.values() if self.get_status(each.id).disabled_at is None]
@@ -150,15 +147,20 @@ def build_removal(state: NotificationState, topic: str, endpoint_id: str) -> lis
 
 
 def build_retry(state: NotificationState, topic: str, endpoint_id: str) -> list[Output]:
-    """Enables an endpoint again and sends what failed again, at once."""
+    """Enables an endpoint again and sends what failed again, at once. What happened while it was disabled is not sent."""
     retried = [
         each.model_copy(update={"attempts": 0, "next_attempt_at": None, "failed_at": None})
         for each in state.messages.get(endpoint_id, {}).values()
     ]
+    before = state.get_status(endpoint_id)
+    status = clear_problems(before)
+    if before.disabled_at is not None:
+        status = status.model_copy(update={"enabled_at": datetime.now(UTC)})
     records = [build_message_record(topic, each) for each in retried]
-    return [*records, build_status_record(topic, endpoint_id, clear_problems(state.get_status(endpoint_id)))]
+    return [*records, build_status_record(topic, endpoint_id, status)]
 
 
 def clear_problems(status: EndpointStatus) -> EndpointStatus:
     """The status of an endpoint that works."""
-    return NO_STATUS.model_copy(update={"last_delivered_at": status.last_delivered_at})
+    kept = {"last_delivered_at": status.last_delivered_at, "enabled_at": status.enabled_at}
+    return NO_STATUS.model_copy(update=kept)

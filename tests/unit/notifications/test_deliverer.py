@@ -28,8 +28,10 @@ from tests.support.review_queue import make_assessment, make_decision_output, ma
 from tests.support.webhook_receiver import WebhookReceiver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from service.log.protocol import Output
 
 TOPICS = Topics()
 KEY = "k" * 32
@@ -167,6 +169,52 @@ def test_what_happens_while_an_endpoint_is_disabled_is_not_notified_later(harnes
     harness.deliverer = harness.start()
     harness.step()
     assert [body["data"]["id"] for body in harness.bodies] == ["a", "a", "b"]
+
+
+def test_a_delivery_before_the_first_digest_does_not_shorten_it(harness: WebhookHarness) -> None:
+    endpoint = harness.add()
+    harness.admin.remove(endpoint.id)
+    harness.step()
+    harness.admin.add({"url": harness.receiver.url})
+    harness.log.append([make_review_output(make_assessment("b"))])
+    time.sleep(0.002)
+    harness.decide("a")
+    harness.step()
+    harness.step(seconds=120)
+    assert [body["type"] for body in harness.bodies] == ["item.decided", "items.flagged"]
+
+
+def test_an_endpoint_gets_nothing_that_is_older_than_it(harness: WebhookHarness) -> None:
+    harness.admin.add({"url": harness.receiver.url, "datasets": ["other"]})
+    harness.decide("before")
+    time.sleep(0.002)
+    harness.admin.add({"url": harness.receiver.url})
+    harness.decide("a")
+    harness.step()
+    assert [body["data"]["id"] for body in harness.bodies] == ["a"]
+
+
+def test_a_backlog_is_bounded_for_each_endpoint(harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PENDING", 3)
+    monkeypatch.setattr(module, "MAX_FAILED", 2)
+    monkeypatch.setattr(module, "MAX_NEW", 5)
+    written: list[int] = []
+    append = harness.log.append
+
+    def count_and_append(outputs: Sequence[Output]) -> None:
+        written.append(len(outputs))
+        append(outputs)
+
+    monkeypatch.setattr(harness.log, "append", count_and_append)
+    endpoint = harness.admin.add({"url": harness.receiver.url, "datasets": ["rare"]})
+    harness.decide("rare", dataset="rare")
+    harness.decide(*"abcdefghij")
+    harness.decide(*"klmnop", dataset="rare")
+    written.clear()
+    harness.step()
+    assert [body["data"]["id"] for body in harness.bodies] == ["n", "o", "p"]
+    assert [each.data["id"] for each in harness.admin.list_failed(endpoint.id)] == ["m", "l"]
+    assert max(written) == 6, "five notifications and the positions"
 
 
 def test_a_restart_loses_nothing_and_repeats_nothing(harness: WebhookHarness) -> None:
