@@ -96,6 +96,23 @@ def read_fused_weights(path: Path) -> tuple[ModelSizes, Tensors]:
     return sizes, tensors
 
 
+def read_sizes(graph: Path) -> ModelSizes:
+    """The sizes of a finished graph. The weights do not tell the number of heads: a constant of the graph does."""
+    body = onnx.load(str(graph), load_external_data=False).graph
+    shapes = {each.name: tuple(each.dims) for each in body.initializer}
+    hidden = shapes["word.values"][1]
+    pairs = [each for each in body.initializer if each.data_type == TensorProto.INT64 and tuple(each.dims) == (2,)]
+    heads = next(a for a, b in (numpy_helper.to_array(each).tolist() for each in pairs) if a > 0 and a * b == hidden)
+    norm = next(node for node in body.node if node.op_type == "LayerNormalization")
+    return ModelSizes(
+        layers=1 + max(int(name.split(".")[1]) for name in shapes if name.startswith("layer.")),
+        heads=heads,
+        hidden=hidden,
+        classes=shapes["head.bias"][0],
+        epsilon=helper.get_node_attr_value(norm, "epsilon"),
+    )
+
+
 def make_arithmetic(
     graph: GraphBuilder, kind: str, ranges: Mapping[str, ActivationRange]
 ) -> FloatArithmetic | FastArithmetic:

@@ -12,13 +12,11 @@ import argparse
 import json
 from pathlib import Path
 
-import onnx
 from activations import measure_ranges
-from graphs import ModelSizes
+from graphs import read_sizes
 from manifest import FILES
-from onnx import helper
 from quantize import write_graph
-from shipped import HEADS, read_shipped_tensors
+from shipped import read_shipped_tensors
 from verify import (
     load_encoded_sentences,
     make_edge_cases,
@@ -29,19 +27,6 @@ from verify import (
     run_alone,
 )
 from weights_file import read_places
-
-
-def read_sizes(graph: Path) -> ModelSizes:
-    shapes = {name: place.dims for name, place in read_places(graph).items()}
-    nodes = onnx.load(str(graph), load_external_data=False).graph.node
-    norm = next(node for node in nodes if node.op_type == "LayerNormalization")
-    return ModelSizes(
-        layers=1 + max(int(name.split(".")[1]) for name in shapes if name.startswith("layer.")),
-        heads=HEADS,
-        hidden=shapes["word.values"][1],
-        classes=shapes["head.bias"][0],
-        epsilon=helper.get_node_attr_value(norm, "epsilon"),
-    )
 
 
 def main() -> None:

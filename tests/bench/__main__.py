@@ -19,6 +19,7 @@ from tests.bench.machine import describe_machine
 SUITES = (
     "scoring",
     "pipeline",
+    "graphs",
     "memory",
     "training",
     "trainer",

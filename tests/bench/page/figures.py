@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DIGITS = 4  # significant ones: more would change with every run
-RATE_SUFFIXES = ("sentences_per_s", "requests_per_s")
+RATE_SUFFIXES = ("sentences_per_s", "sentences_per_cpu_s", "requests_per_s")
 
 
 class _Entry(BaseModel):

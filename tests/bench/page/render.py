@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 TEMPLATE = Path(__file__).with_name("template.md")
 PAGE = "benchmarks.md"
 LIMITS, PEERS, GROWTH = "images/bench-limits.svg", "images/bench-peers.svg", "images/bench-growth.svg"
+GRAPHS = "images/bench-graphs.svg"
 LIMIT_SUFFIX = "_vs_raw_ort"
+GRAPH_PREFIX, GRAPH_SUFFIX = "graph_", "_vs_default"
 PEER_SUITES = ("peers", "services")
 # The sides of the suite `peers`, as the plot names them.
 SIDES = {
@@ -29,6 +31,13 @@ SIDES = {
 # Suites in the order of the page: their heading, and a sentence about the way of measuring.
 SECTIONS = {
     "pipeline": ("The pipeline", "Words in, assessments out, in one process."),
+    "graphs": (
+        "The graphs",
+        (
+            "Each graph alone on one thread, with the same tokenised and sorted batches, in turn in one process: sentences"
+            "\nper CPU-second over those of the default graph."
+        ),
+    ),
     "rest": ("REST", "The real command on a loopback port, with clients on one of two cores."),
     "stream": ("The stream", "A real Kafka broker on one core, the worker on the other."),
     "peers": ("Beside transformers and cleanlab", "The same weights and sentences, in turn in one process."),
@@ -62,6 +71,7 @@ def render_files(snapshot: Snapshot) -> dict[str, str]:
     """All files of the page, by their path below docs/."""
     plots = {
         "limits": (LIMITS, draw_limits(snapshot.figures)),
+        "graphs": (GRAPHS, draw_graphs(snapshot.figures)),
         "peers": (PEERS, draw_peers(snapshot.figures)),
         "growth": (GROWTH, draw_growth(snapshot)),
     }
@@ -119,6 +129,16 @@ def draw_limits(figures: Sequence[Figure]) -> str:
         if figure.name.endswith(LIMIT_SUFFIX) and "p50" not in figure.name
     ]
     return draw_bars("Share of the speed of the graph alone, by path", bars, line=1.0) if bars else ""
+
+
+def draw_graphs(figures: Sequence[Figure]) -> str:
+    """Sentences per CPU-second over those of the default graph, which is 1."""
+    bars = [
+        _to_bar(figure.name.removeprefix(GRAPH_PREFIX).removesuffix(GRAPH_SUFFIX).replace("_", " "), figure)
+        for figure in figures
+        if figure.suite == "graphs"
+    ]
+    return draw_bars("Speed of each graph over that of the default graph", bars, line=1.0) if bars else ""
 
 
 def _to_bar(label: str, figure: Figure) -> Bar:
