@@ -42,7 +42,7 @@ CREATE TABLE bodies (
 CREATE TABLE facet_names (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE facets (facet INTEGER NOT NULL, item INTEGER NOT NULL, PRIMARY KEY (facet, item)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE texts USING fts5(
-    words, columnsize = 0, tokenize = "unicode61 remove_diacritics 2 categories 'L* M* N* S* Co'"
+    words, columnsize = 0, prefix = '1 2 3', tokenize = "unicode61 remove_diacritics 2 categories 'L* M* N* S* Co'"
 );
 CREATE TABLE decisions (
     dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, adjudication INTEGER NOT NULL,

@@ -14,7 +14,7 @@ from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import QueueFilter, ReviewQueue
 from tests.bench.growth.curves import Curve, Goal
 from tests.bench.growth.isolation import collect_points
-from tests.bench.growth.review_data import COMMON_WORD, DATASET, NOW, RARE_WORD, TOPICS, append_queue
+from tests.bench.growth.review_data import COMMON_PREFIX, COMMON_WORD, DATASET, NOW, RARE_WORD, TOPICS, append_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,6 +51,10 @@ QUERIES: Final = {
     ),
     "search_rare": ("a page of the items with a rare word", QueueFilter(dataset=DATASET, q=RARE_WORD)),
     "search_common": ("a page of the items with a word of most sentences", QueueFilter(dataset=DATASET, q=COMMON_WORD)),
+    "search_prefix": (
+        "a page of the items with words that begin with a letter",
+        QueueFilter(dataset=DATASET, q=COMMON_PREFIX),
+    ),
     "search_filtered": (
         "a page of the items with a word of most sentences, one of 20 annotators and one kind of suspect",
         QueueFilter(dataset=DATASET, q=COMMON_WORD, annotator="annotator-3", kind="spurious"),

@@ -34,6 +34,7 @@ CONTROL_SHARE: Final = 0.05
 DECIDED_SHARE: Final = 0.02
 APPEND_RECORDS: Final = 5_000
 COMMON_WORD: Final = "w0"
+COMMON_PREFIX: Final = "w*"  # of all words
 RARE_WORD: Final = "w15000"
 
 

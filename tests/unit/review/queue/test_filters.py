@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+import time
+from heapq import merge
+from itertools import combinations, count, product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from service.labels import get_entity_type
 from service.review.projection.facets import encode_facet
 from service.review.projection.signatures import build_signature, build_signature_test
-from service.review.queue.filters import QueueFilter, QueuePosition, select_page
+from service.review.queue.filters import QueueFilter, QueuePosition, TooManyStepsError, limit_steps, select_page
 from service.review.queue.queue import ReviewQueue
 from tests.support.review_queue import (
     NOW,
@@ -47,6 +49,12 @@ WAYS: Final[dict[str, dict[str, float]]] = {
         "word_search.SAMPLE_SIZE": 1,
         "word_search.MIN_COMMON_SHARE": 0.0,
         "word_search.MAX_LOOKUPS": 20,
+    },
+    "with lookups of words that take too long": {
+        "criteria.MAX_RARE_ITEMS": -1,
+        "word_search.SAMPLE_SIZE": 1,
+        "word_search.MIN_COMMON_SHARE": 0.0,
+        "word_search.MAX_LOOKUP_S": 0.0,
     },
 }
 VALUES: Final[dict[str, tuple[str, ...]]] = {
@@ -252,8 +260,12 @@ def test_of_two_filters_the_rarer_is_looked_up_where_few_items_have_both(
     crossed: QueueHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.review.queue.criteria.MAX_RARE_ITEMS", 10)
-    steps = count_page_steps(crossed.queue, dataset="default", batch="small", given="LOC")
-    assert steps < 3 * N_CROSSED
+    filters = {"dataset": "default", "batch": "small", "given": "LOC"}
+    _, [*_, in_order, last] = trace_page(crossed.queue, **filters)
+    assert "CROSS JOIN" not in in_order, "the queue is read in its order at first"
+    assert "CROSS JOIN" in last, "its steps are limited"
+    monkeypatch.setattr("service.review.queue.filters.READ_STEPS", 10**6)
+    assert trace_page(crossed.queue, **filters)[1][-1] == in_order
 
 
 def test_a_page_of_all_states_is_read_from_the_index(crossed: QueueHarness) -> None:
@@ -266,3 +278,113 @@ def test_a_word_of_many_items_is_looked_up_in_the_items_of_the_page(
     monkeypatch.setattr("service.review.queue.criteria.MAX_RARE_ITEMS", 10)
     monkeypatch.setattr("service.review.queue.word_search.SAMPLE_SIZE", 10)
     assert count_page_steps(crossed.queue, dataset="default", q="the") < 3 * N_CROSSED
+
+
+def trace_page(queue: ReviewQueue, **filters: Any) -> tuple[list[int], list[str]]:
+    """The numbers of a page, and the statements that SQLite runs for it."""
+    statements: list[str] = []
+    with queue.file.read_transaction() as db:
+        db.set_trace_callback(statements.append)
+        try:
+            numbers = select_page(db, QueueFilter(**filters), limit=50, now=0.0)
+        finally:
+            db.set_trace_callback(None)
+    return numbers, statements
+
+
+def count_lookups(statements: list[str]) -> int:
+    """How often words are looked up in a single item."""
+    return sum("MATCH" in statement and "rowid = " in statement for statement in statements)
+
+
+@pytest.fixture
+def sampled(crossed: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> QueueHarness:
+    """No word is rare, and the table is large enough for a sample."""
+    monkeypatch.setattr("service.review.queue.criteria.MAX_RARE_ITEMS", 10)
+    monkeypatch.setattr("service.review.queue.word_search.SAMPLE_SIZE", 10)
+    return crossed
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"q": "the"},
+        {"q": "the end"},
+        {"q": '"the*"'},
+        {"phrases": (("the", '"'), ("end",))},
+        {"phrases": (("the", "odd"),)},
+    ],
+)
+def test_one_or_two_whole_words_are_looked_up_item_by_item(sampled: QueueHarness, filters: dict[str, Any]) -> None:
+    numbers, statements = trace_page(sampled.queue, dataset="default", **filters)
+    assert len(numbers) == 51
+    assert count_lookups(statements) >= 51
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"q": "t*"},
+        {"q": 'the "en"*'},
+        {"q": "the end the"},
+        {"q": "the-even-end"},
+        {"phrases": (("even",), ("odd",), ('"', "end"))},
+    ],
+)
+def test_a_prefix_or_three_words_are_read_once_for_all_items(sampled: QueueHarness, filters: dict[str, Any]) -> None:
+    """A lookup of a prefix reads the items of all words that begin with it: as much as to read all matches."""
+    _, statements = trace_page(sampled.queue, dataset="default", **filters)
+    assert count_lookups(statements) == 0
+    assert not any("BETWEEN" in statement for statement in statements)  # nor is a sample of them looked up
+
+
+def test_lookups_of_words_end_when_their_time_is_up(sampled: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, _ = trace_page(sampled.queue, dataset="default", q="the")
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", count(step=0.01).__next__)  # a lookup takes 10 ms
+        numbers, statements = trace_page(sampled.queue, dataset="default", q="the")
+    assert numbers == expected
+    assert 1 < count_lookups(statements) < 10
+
+
+# -- a limit of steps --------------------------------------------------------------------------------------------------
+
+NUMBERS: Final = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 500) SELECT count(*) FROM n"
+OTHER_NUMBERS: Final = NUMBERS.replace("count(*)", "sum(x)")
+
+
+def test_the_limit_of_steps_is_of_one_block_and_not_of_all_runs_of_a_statement(harness: QueueHarness) -> None:
+    steps = count_steps(harness.queue, lambda db: db.execute(NUMBERS).fetchone())
+    with harness.queue.file.read_transaction() as db:
+        for _ in range(10):
+            with limit_steps(db, steps * 8 // 5):
+                assert db.execute(NUMBERS).fetchone() == (500,)
+
+
+@pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.9])
+def test_a_query_of_more_steps_is_interrupted_each_time(harness: QueueHarness, share: float) -> None:
+    steps = count_steps(harness.queue, lambda db: db.execute(NUMBERS).fetchone())
+    with harness.queue.file.read_transaction() as db:
+        for _ in range(10):
+            with pytest.raises(TooManyStepsError), limit_steps(db, int(steps * share)):
+                db.execute(NUMBERS).fetchone()
+
+
+def test_the_queries_of_a_block_share_its_limit_of_steps(harness: QueueHarness) -> None:
+    steps = count_steps(harness.queue, lambda db: db.execute(NUMBERS).fetchone())
+    with harness.queue.file.read_transaction() as db:
+        for _ in range(10):
+            with pytest.raises(TooManyStepsError), limit_steps(db, steps * 8 // 5):
+                list(merge(*(db.execute(query) for query in (NUMBERS, OTHER_NUMBERS))))
+
+
+def test_a_page_is_read_in_the_same_way_each_time(crossed: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the steps that are allowed, the page takes five of eight."""
+    filters = {"dataset": "default", "batch": "small", "model": "model-0"}
+    monkeypatch.setattr("service.review.queue.criteria.MAX_RARE_ITEMS", 10)
+    with monkeypatch.context() as patch:
+        patch.setattr("service.review.queue.criteria.MAX_JOINED_ITEMS", -1)
+        steps = count_page_steps(crossed.queue, **filters)
+    monkeypatch.setattr("service.review.queue.filters.READ_STEPS", steps * 8 // 5 // 100)  # 100 items have the batch
+    first, *others = (trace_page(crossed.queue, **filters) for _ in range(10))
+    assert others == [first] * 9
