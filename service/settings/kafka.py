@@ -55,7 +55,8 @@ class KafkaSettings(SettingsGroup):
         default=13_000,
         ge=1_000,
         le=900_000,
-        description="Milliseconds after which brokers abort an open transaction; above their fail-over time",
+        description="Milliseconds after which brokers abort an open transaction; above their fail-over time."
+        " A worker gives up after 35 s in any case",
     )
     delivery_timeout_ms: int = Field(
         default=11_000,

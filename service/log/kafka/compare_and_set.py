@@ -12,11 +12,14 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from kafka.errors import KafkaTimeoutError
+
 from service.errors import StreamError
 from service.log.kafka.client_errors import CLIENT_ERRORS, WRITER_FENCED_ERRORS, describe_error, is_caused_by
 from service.log.kafka.clients import create_producer, send
 from service.log.kafka.follower import follow
 from service.log.kafka.library_fixes.transactions.disposal import dispose
+from service.log.kafka.library_fixes.transactions.transaction_deadline import TransactionDeadline
 from service.log.protocol import VersionConflict
 
 if TYPE_CHECKING:
@@ -72,13 +75,16 @@ def _try_append(
             if (last.value, last.headers) == (output.value, output.headers):
                 return True  # an earlier attempt has written it, and its acknowledgement was lost
             raise VersionConflict(output)
+        transaction = TransactionDeadline(min(deadline - time.monotonic(), transaction_ms / 1000))
         producer.begin_transaction()
         for each in (output, *also):
             futures.append(send(producer, each))  # noqa: PERF401 - after an error it says which were sent
-        producer.flush(timeout=delivery_ms / 1000)
+        producer.flush(timeout=min(transaction.remaining_s, delivery_ms / 1000))
         for future in futures:
             future.get(timeout=0)
-        producer.commit_transaction()
+        if not transaction.remaining_s:
+            raise KafkaTimeoutError("no time is left to commit it")
+        _commit(producer, transaction, output.topic)
     except CLIENT_ERRORS as error:
         if is_caused_by(error, WRITER_FENCED_ERRORS, futures):
             return False
@@ -87,6 +93,17 @@ def _try_append(
         if producer is not None:
             dispose(producer)
     return True
+
+
+def _commit(producer: KafkaProducer, transaction: TransactionDeadline, topic: str) -> None:
+    """The client sends the request again as long as no coordinator answers it: only the deadline ends that."""
+    try:
+        transaction.commit(producer)
+    except KafkaTimeoutError as error:
+        raise StreamError(
+            f"Kafka did not confirm the change of {topic} in time, and may have made it or not: look at it when Kafka answers"
+            " again, and repeat the change if it is missing"
+        ) from error
 
 
 def _find_last_record(settings: KafkaSettings, output: Output, deadline: float) -> Record | None:

@@ -7,7 +7,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+from service.settings.kafka import KafkaSettings
+
 COSTS_PATH = Path(__file__).with_name("costs.json")
+# What a worker has that nobody configures.
+DEFAULT_HEARTBEAT_S: float = KafkaSettings.model_fields["heartbeat_interval_ms"].default / 1000
+DEFAULT_SESSION_TIMEOUT_S: float = KafkaSettings.model_fields["session_timeout_ms"].default / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,8 @@ class Costs:
     restore_partition_s: float
     state_bytes: float = 0.0  # of one partition in a batch, all records
     sentence_cv: float = 0.0  # how much sentences differ: standard deviation over mean
-    heartbeat_s: float = 1.0
-    session_timeout_s: float = 20.0
+    heartbeat_s: float = DEFAULT_HEARTBEAT_S
+    session_timeout_s: float = DEFAULT_SESSION_TIMEOUT_S
     poll_timeout_s: float = 0.5
     initial_batch: int = 128
     max_batch: int = 1024

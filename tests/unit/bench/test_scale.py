@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.settings.kafka import KafkaSettings
 from tests.bench.scale.costs import Costs
 from tests.bench.scale.group import Group, assign_ranges
 from tests.bench.scale.load import Load
 from tests.bench.scale.measures import Measures
-from tests.bench.scale.outlook import Outlook, simulate
+from tests.bench.scale.outlook import OUTLOOKS, Outlook, simulate
 from tests.bench.scale.simulator import Event, Simulation
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+SCALING_PAGE = Path(__file__).resolve().parents[3] / "docs" / "scaling.md"
 COSTS = Costs(
     sentence_s=0.01,
     batch_s=0.01,
@@ -197,6 +196,35 @@ def test_the_measured_costs_can_be_simulated() -> None:
     row = simulate(Costs.read(), Outlook(20, crashes=1), seconds=60.0, change_at=10.0)
     assert row["committed_per_s"] == pytest.approx(row["offered_per_s"], rel=0.5)
     assert row["standstill_s"] > Costs.read().session_timeout_s
+
+
+def test_the_time_outs_are_those_of_the_service() -> None:
+    kafka, costs = KafkaSettings.for_servers("localhost:9092"), Costs.read()
+    assert costs.session_timeout_s * 1000 == kafka.session_timeout_ms
+    assert costs.heartbeat_s * 1000 == kafka.heartbeat_interval_ms
+
+
+def read_documented_outlooks() -> list[list[str]]:
+    """The cells of the table of simulations, a row for each outlook."""
+    text = SCALING_PAGE.read_text(encoding="utf-8")
+    table = text.split("| workers | what |")[1].split("\n\n")[0]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+
+
+@pytest.mark.parametrize("outlook", [Outlook(4), Outlook(1_000, crashes=1)])
+def test_the_docs_have_the_figures_of_the_simulation(outlook: Outlook) -> None:
+    """Of the smallest simulation, and of one that follows from the session time-out. The others are as long."""
+    documented = read_documented_outlooks()
+    assert len(documented) == len(OUTLOOKS)
+    workers, what, *figures = documented[OUTLOOKS.index(outlook)]
+    assert (workers, what) == (f"{outlook.workers:,}", "one crashes" if outlook.crashes else "")
+    row = simulate(Costs.read(), outlook)
+    simulated = [
+        row[name] for name in ("offered_per_s", "committed_per_s", "delay_p50_s", "delay_p99_s", "standstill_s")
+    ]
+    *numbers, share = (float(figure.split()[0].replace(",", "")) for figure in figures)
+    assert numbers == pytest.approx(simulated, rel=0.005, abs=0.06)
+    assert share == pytest.approx(100 * row["reading_share"], abs=0.6)
 
 
 def test_costs_of_a_file_may_have_notes_and_must_not_be_negative(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Does not unpack a compressed record batch that unpacks to too much.
+"""Does not unpack a compressed record batch that unpacks to too much, or that hides how much.
 
 Gap: the library unpacks a whole batch in memory, whatever its size. A batch of 1 MB, which any topic accepts, can hold 1 GB.
 Symptom: one message from any producer ends every worker that reads its partition, again after each restart.
@@ -44,8 +44,24 @@ XERIAL_HEADER_BYTES: Final = 16
 LENGTH: Final = struct.Struct("!i")
 
 
-class BatchTooLargeError(ValueError):
+class UnreadBatchError(ValueError):
+    """A compressed batch is not unpacked. The text says why, and what to do."""
+
+
+class BatchTooLargeError(UnreadBatchError):
     """A compressed batch unpacks to more than MAX_UNPACKED_BYTES."""
+
+    def __init__(self) -> None:
+        super().__init__(f"unpacks to more than {MAX_UNPACKED_BYTES:,} bytes, and is not read: send smaller batches")
+
+
+class DamagedBatchError(UnreadBatchError):
+    """A compressed batch has a block of a length that no block can have."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(
+            f"is damaged, since it has a block of {length} bytes, and is not read: send its messages again"
+        )
 
 
 def limit_unpacked_batches() -> None:
@@ -65,8 +81,8 @@ def limit_unpacked_batches() -> None:
     def unpack(batch: DefaultRecordBatch) -> None:
         try:
             original(batch)
-        except BatchTooLargeError:
-            _replace_records(batch)
+        except UnreadBatchError as error:
+            _replace_records(batch, str(error))
 
     DefaultRecordBatch._maybe_uncompress = unpack  # noqa: SLF001
 
@@ -116,9 +132,11 @@ def _split_blocks(payload: Payload) -> Iterator[memoryview]:
     start = XERIAL_HEADER_BYTES
     while start + LENGTH.size <= len(view):
         (length,) = LENGTH.unpack_from(view, start)
+        if length < 0:  # the library would count from the end, and unpack what is not counted here
+            raise DamagedBatchError(length)
         start += LENGTH.size
-        yield view[start : start + max(length, 0)]
-        start += max(length, 0)
+        yield view[start : start + length]
+        start += length
 
 
 def _read_size(block: memoryview) -> int:
@@ -131,13 +149,10 @@ def _read_size(block: memoryview) -> int:
     return size
 
 
-def _replace_records(batch: DefaultRecordBatch) -> None:
+def _replace_records(batch: DefaultRecordBatch, problem: str) -> None:
     """The last record keeps its offset, so that a reader that has read a part of the batch before gets it too."""
     count, first, last = batch.records_count, batch.base_offset, batch.last_offset
-    reason = (
-        f"the compressed batch with the {count:,} records at offsets {first} to {last} unpacks to more than "
-        f"{MAX_UNPACKED_BYTES:,} bytes, and is not read: send smaller batches"
-    ).encode()
+    reason = f"the compressed batch with the {count:,} records at offsets {first} to {last} {problem}".encode()
     logger.error("%s", reason.decode())
     name = UNREAD_BATCH_HEADER.encode()
     body = bytearray(b"\0")  # attributes

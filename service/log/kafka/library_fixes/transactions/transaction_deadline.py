@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING
 
 from kafka.errors import KafkaTimeoutError
 
+from service.log.kafka.library_fixes.transactions.watchdog import STEP_TIMEOUT_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafka import ConsumerGroupMetadata, KafkaProducer, OffsetAndMetadata, TopicPartition
     from kafka.producer.transaction_manager import TransactionalRequestResult
 
-
 WAIT_INTERVAL_S = 0.5
+# Brokers may leave a transaction open for longer. A call that waited as long would look to the watchdog like one that hangs,
+# and it would end the process instead of the transaction.
+MAX_TRANSACTION_S = STEP_TIMEOUT_S - 5.0
 
 
 class TransactionDeadline:
@@ -28,9 +32,9 @@ class TransactionDeadline:
 
     def __init__(self, seconds: float, *, must_end: Callable[[], bool] = lambda: False) -> None:
         """`must_end`: whether to give up before that."""
-        self._seconds = seconds
+        self._seconds = min(seconds, MAX_TRANSACTION_S)
         self._must_end = must_end
-        self._ends_at = time.monotonic() + seconds
+        self._ends_at = time.monotonic() + self._seconds
 
     @property
     def remaining_s(self) -> float:

@@ -4,6 +4,7 @@ Bug: a transactional request whose connection breaks is sent again, to the coord
 times out, for which the client closes the connection as well, is a fatal error of the producer.
 Symptom: when a coordinator hangs, a worker loses its transaction, needs a new producer and restores every partition: the
 two hangs of twenty faults took 16.4 and 17.2 s.
+With it, a request that no coordinator answers is sent again without end: each caller needs a `TransactionDeadline`.
 Remove it when: `TxnRequestHandler.on_complete` handles a time-out like a lost connection, as the client in Java does.
 """
 

@@ -178,3 +178,28 @@ def test_leaders_that_nobody_names_do_not_stop_a_worker(monkeypatch: pytest.Monk
     consumer = Consumer()
     consumer._cluster = SimpleNamespace(request_update=Future)
     make_group_consumer(consumer).refresh_leaders()
+
+
+def test_leaders_that_nobody_names_are_waited_for_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions that are restored one by one would otherwise hold up those that are read, each for as long."""
+    monkeypatch.setattr(group_consumer, "LEADERS_TIMEOUT_S", 0.01)
+    now = [1_000.0]
+    monkeypatch.setattr(group_consumer, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    consumer, answers = Consumer(), [Future(), Future(), Future(), Future()]
+    asked: list[Future] = []
+
+    def request_update() -> Future:
+        asked.append(answers[len(asked)])
+        return asked[-1]
+
+    consumer._cluster = SimpleNamespace(request_update=request_update)
+    group = make_group_consumer(consumer)
+    for _ in range(3):
+        group.refresh_leaders()
+    assert len(asked) == 1
+    now[0] += group_consumer.LEADERS_RETRY_INTERVAL_S
+    for answer in answers:
+        answer.success(None)
+    for _ in range(3):
+        group.refresh_leaders()
+    assert len(asked) == 4, "brokers that answer are asked each time, which takes milliseconds"

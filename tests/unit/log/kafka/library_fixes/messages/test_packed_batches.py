@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,6 +95,32 @@ def test_snappy_without_blocks_is_limited_too() -> None:
     packed = snappy_encode(b" " * (MAX_UNPACKED_BYTES + 1), xerial_compatible=False)
     with pytest.raises(BatchTooLargeError):
         default_records.snappy_decode(packed)
+
+
+def hide_block(data: bytes) -> bytes:
+    """Data in a block with a negative length, which the library counts from the end of the payload."""
+    header, end = snappy_encode(b""), bytes(4)
+    length = struct.pack("!i", -2 * len(end))
+    return b"".join((header, length, snappy_encode(data, xerial_compatible=False), end))
+
+
+def test_a_block_of_negative_length_is_not_unpacked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The library would unpack what the limit does not count, and fail only then: the partition would stand still."""
+    with monkeypatch.context() as patched:
+        patched.setattr(default_records, "snappy_encode", hide_block)
+        hidden = build_batch(CODECS["snappy"], 2, *[b" " * MIB] * 5)
+    records = read(build_batch(0, 0, b"a", b"b"), hidden, build_batch(0, 7, b"c"))
+    assert [(record.offset, record.value) for record in records if record.offset != 6] == [
+        (0, b"a"),
+        (1, b"b"),
+        (7, b"c"),
+    ]
+    (damaged,) = (record for record in records if record.offset == 6)
+    assert dict(damaged.headers) == {UNREAD_BATCH_HEADER: damaged.value}
+    assert damaged.value.startswith(b"the compressed batch with the 5 records at offsets 2 to 6 is damaged")
+    assert damaged.value.decode() in caplog.text
 
 
 def test_the_limit_holds_for_the_smallest_batch_above_it() -> None:
