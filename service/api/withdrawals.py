@@ -2,7 +2,7 @@
 
 The queue shows a decision a moment after it is in the log, and never one of this process that is still on its way. So a
 withdrawal is refused only if this process has sent no such decision and the queue has none after it has read all that the
-log held when the withdrawal came. A queue that does not get there in time refuses nothing.
+log held when the withdrawal came. A queue that does not get there in time, or that is built again, refuses nothing.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class WithdrawalCheck:
             return None
         if self._requested_end is None:
             self._requested_end = await _wait_for_queue(self._backend.projector)
-        # In this order: a queue that is built again has not reached the end, and is empty after that.
-        if await self._is_in_queue(key) or not self._backend.projector.has_reached(self._requested_end):
+        if not self._has_reached_end() or await self._is_in_queue(key):
+            return None
+        if not self._has_reached_end():  # the queue was built again: it may have been empty
             return None
         what = "adjudication of" if decision.adjudication else "decision about"
         return (
@@ -76,6 +77,9 @@ class WithdrawalCheck:
         """Call it before the decisions are sent: one whose outcome is unknown may be in the log."""
         for key in self._made:
             self._backend.recent_decisions.add(key)
+
+    def _has_reached_end(self) -> bool:
+        return self._requested_end is not None and self._backend.projector.has_reached(self._requested_end)
 
     async def _is_in_queue(self, key: DecisionKey) -> bool:
         return await run_in_thread(self._backend.queue.has_decision, key)

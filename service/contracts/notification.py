@@ -41,7 +41,9 @@ class EndpointStatus(Message):
     failing_since: datetime | None = None
     last_error: str | None = None
     disabled_at: datetime | None = Field(default=None, description="Nothing is sent from then on")
-    enabled_at: datetime | None = Field(default=None, description="When it was enabled again: what is older is not sent")
+    enabled_at: datetime | None = Field(
+        default=None, description="When it was enabled again: what is older is not sent"
+    )
     last_delivered_at: datetime | None = Field(default=None, description="Time of the last delivery, to the minute")
 
 

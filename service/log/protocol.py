@@ -171,7 +171,10 @@ class Follower(Protocol):
         """Whether the follower has reached the end that the topic had when following began, or when the end was renewed."""
 
     def renew_end(self) -> None:
-        """From now on `caught_up` is about the end that the topic has now."""
+        """From now on `caught_up` is about the end that the topic has now.
+
+        Raises StreamError if the log does not tell it. The follower then goes on as before.
+        """
 
     def close(self) -> None: ...
 

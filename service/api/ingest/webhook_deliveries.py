@@ -51,14 +51,10 @@ class WebhookDeliveries:
         if not is_new:
             yield False
             return
+        file = self._file if own_keys else None
         try:
-            file = self._file if own_keys else None
-            if file is not None and await run_in_thread(file.contains_any, own_keys):
-                yield False
-            else:
-                yield True
-                if file is not None:
-                    await run_in_thread(file.add, own_keys)
+            is_new = file is None or not await run_in_thread(file.contains_any, own_keys)
+            yield is_new
         except BaseException:
             with self._mutex:
                 self._in_progress -= own_keys
@@ -68,6 +64,9 @@ class WebhookDeliveries:
             self._delivered.update(dict.fromkeys(own_keys))
             while len(self._delivered) > MAX_EVENT_KEYS:
                 self._delivered.popitem(last=False)
+        # Only now: the sentences are in the log, also if the request times out here.
+        if is_new and file is not None:
+            await run_in_thread(file.add, own_keys)
 
     def record_revisions(self, sentences: Iterable[LabelledSentence]) -> None:
         """Call it before the sentences are appended: a deletion that follows at once needs their revisions."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_POLL_RECORDS = 2_000
 PING_TIMEOUT_MS = 3_000
+RENEW_TIMEOUT_MS = 2_000  # nothing is read meanwhile
 STABLE_ENDS_INTERVAL_S = 0.3
 TRANSACTION_GRACE_S = 0.5  # a live writer ends its transaction within this time
 POLL_TIMEOUT_MS = 50  # until the follower has caught up; from then on a poll returns what has been fetched
@@ -38,26 +39,28 @@ class KafkaFollower:
         self._topic = topic
         self._partition = partition
         self._consumer: KafkaConsumer | None = None
+        self._end_consumer: KafkaConsumer | None = None  # for the ends as read_uncommitted sees them
         self._next_offsets: dict[TopicPartition, int] = {}
         self._remaining_ends: dict[TopicPartition, int] = {}
         self._waiting_since: float | None = None  # for transactions only
         self._stable_ends_at = 0.0
         try:
-            self._remaining_ends = self._fetch_end_offsets()
+            self._remaining_ends = self._fetch_end_offsets(settings.request_timeout_ms)
         except BaseException:
             self.close()
             raise
+        self._close_end_consumer()  # few followers renew their end
 
-    def _fetch_end_offsets(self) -> dict[TopicPartition, int]:
+    def _fetch_end_offsets(self, timeout_ms: int) -> dict[TopicPartition, int]:
         """The ends as read_uncommitted sees them: a commit that was acknowledged may not be visible yet."""
         partitions = sorted(self._ensure_consumer().assignment())
         if not partitions:
             raise StreamError(describe_missing_topic(self._topic))
-        consumer = create_consumer(self._settings, isolation="read_uncommitted")
-        try:
-            return dict(consumer.end_offsets(partitions))
-        finally:
-            consumer.close(autocommit=False)
+        if self._end_consumer is None:
+            self._end_consumer = create_consumer(
+                self._settings, isolation="read_uncommitted", bootstrap_timeout_ms=timeout_ms
+            )
+        return dict(self._end_consumer.end_offsets(partitions, timeout_ms=timeout_ms))
 
     def _ensure_consumer(self) -> KafkaConsumer:
         """Assigns partitions that were added to the topic, without moving the others."""
@@ -129,17 +132,27 @@ class KafkaFollower:
         return not self._remaining_ends
 
     def renew_end(self) -> None:
+        """The consumer that it asks with is kept. If one partition has no leader, it fails, and polling goes on."""
         try:
-            self._remaining_ends = self._fetch_end_offsets()
+            self._remaining_ends = self._fetch_end_offsets(RENEW_TIMEOUT_MS)
         except CLIENT_ERRORS as error:
-            self.close()
-            raise StreamError(f"{self._topic} can't be followed: {describe_error(error)}") from error
+            self._close_end_consumer()  # a new one asks another broker who leads the partitions
+            raise StreamError(f"the end of {self._topic} can't be fetched: {describe_error(error)}") from error
+
+    def _close_end_consumer(self) -> None:
+        consumer, self._end_consumer = self._end_consumer, None
+        _close_consumer(consumer)
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            with contextlib.suppress(*CLIENT_ERRORS):
-                consumer.close(autocommit=False)
+        _close_consumer(consumer)
+        self._close_end_consumer()
+
+
+def _close_consumer(consumer: KafkaConsumer | None) -> None:
+    if consumer is not None:
+        with contextlib.suppress(*CLIENT_ERRORS):
+            consumer.close(autocommit=False)
 
 
 def _has_reached(consumer: KafkaConsumer, partition: TopicPartition, end: int) -> bool:

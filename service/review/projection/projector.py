@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from service.review.projection.decisions.decision_tables import (
 )
 from service.review.projection.decisions.outcomes import update_outcomes
 from service.review.projection.decisions.ranker_examples import RankerExamples
+from service.review.projection.end_requests import EndRequests
 from service.review.projection.item_writer import ItemWriter
 from service.review.projection.revision_republisher import RevisionRepublisher
 from service.review.projection.summaries import Summaries
@@ -45,6 +45,7 @@ from service.review.projection.tables import (
 from service.review.ranker import Ranker
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable
 
     from service.log.protocol import Follower, Log, Record
@@ -88,8 +89,7 @@ class ReviewProjector:
         self._republisher = RevisionRepublisher(log, topics.review, file)
         self._positioned_at = 0.0
         self._caught_up = False
-        self._mutex = threading.Lock()
-        self._requested_end = self._renewed_end = self._reached_end = 0
+        self._end_requests = EndRequests()
         self.error: str | None = None
         self.unreadable_records = 0
         self.first_unreadable: str | None = None  # its position, and why it was skipped
@@ -101,13 +101,14 @@ class ReviewProjector:
 
     def request_present_end(self) -> int:
         """Asks the projector to read all decisions that the log holds now. Any thread may: see `has_reached`."""
-        with self._mutex:
-            self._requested_end += 1
-            return self._requested_end
+        return self._end_requests.add()
 
     def has_reached(self, requested: int) -> bool:
-        """Whether the queue shows every decision that the log held when this end was requested."""
-        return self._reached_end >= requested
+        """Whether the queue shows every decision that the log held when this end was requested.
+
+        It may never be true: see `end_requests`. If it is true before and after a query, it was true during the query.
+        """
+        return self._end_requests.has_reached(requested)
 
     def run(self, stop: threading.Event) -> None:
         try:
@@ -137,18 +138,18 @@ class ReviewProjector:
         if self._caught_up and (reason := self._get_disk_error()):
             raise StreamError(reason)
         followers = self._ensure_followers()
-        if (requested := self._requested_end) > self._renewed_end:
-            followers[-1].renew_end()  # of the decisions
-            self._renewed_end = requested
+        self._end_requests.renew_end(followers[-1])  # of the decisions
         total = 0
         for follower, (_, apply) in zip(followers, self._handlers, strict=True):
             records = follower.poll()
             if records:
                 self._apply_records(records, apply)
                 total += len(records)
-        behind = not all(follower.caught_up for follower in followers)
+        at_end = all(follower.caught_up for follower in followers)
+        if at_end:
+            self._end_requests.note_end_reached()
+        behind = not (at_end or self._caught_up)  # an end that was renewed later holds nothing back
         if not behind:
-            self._reached_end = self._renewed_end
             self._file.ensure_ring_index()
             self._update_order(force=not total or not self._caught_up)
             self._file.ensure_order_indexes()
@@ -176,7 +177,7 @@ class ReviewProjector:
                 for follower in followers:
                     follower.close()
                 raise
-            self._renewed_end = self._reached_end = 0
+            self._end_requests.give_up_all()
             self._file.clear()
             for collection in (
                 self._examples,

@@ -38,6 +38,7 @@ from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_log
 from service.runtime.scoring.channel import Channel, ChannelClosedError, Kind
 from service.runtime.scoring.dispatcher import serve_connection
+from service.runtime.scoring.heartbeat import BEAT_INTERVAL_S
 from service.settings import read_settings
 from service.stream.state.view import StateView
 from service.telemetry import Telemetry
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 MAX_STANDSTILL_S: Final = 10.0
-TICKS_PER_BEAT: Final = 10  # uvicorn ticks every 0.1 s
 
 
 class LoopWatch:
@@ -79,6 +79,7 @@ class ScoringServer(SupervisedServer):
         self._channel = channel
         self._telemetry = telemetry
         self._watch = watch
+        self._beat_at = float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - there are none
@@ -88,7 +89,9 @@ class ScoringServer(SupervisedServer):
 
     async def on_tick(self, counter: int) -> bool:
         self._watch.beat()
-        if counter % TICKS_PER_BEAT == 0:
+        now = time.monotonic()
+        if now - self._beat_at >= BEAT_INTERVAL_S:  # not by the number of ticks: under load each takes long
+            self._beat_at = now
             with suppress(BlockingIOError, ChannelClosedError):  # the parent does not receive: it can't miss a beat
                 self._channel.send(Kind.ALIVE, wait=False)
         return await super().on_tick(counter)

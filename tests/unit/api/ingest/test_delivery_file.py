@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import sqlite3
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,11 +62,71 @@ def test_deliveries_are_forgotten_after_a_day(file: DeliveryFile, monkeypatch: p
     assert not file.contains_any(["a"])
 
 
-def test_a_file_that_fails_is_tried_again(file: DeliveryFile, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_fails_is_tried_again_after_a_while(
+    file: DeliveryFile, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_file, "RETRY_INTERVAL_S", 3600.0)
     path.mkdir(parents=True)
     file.add(["a"])
     assert not file.contains_any(["a"])
     assert len(caplog.records) == 1
     path.rmdir()
-    file.add(["a"])
-    assert file.contains_any(["a"])
+    file.add(["b"])
+    assert not file.contains_any(["b"])
+    assert not path.exists()
+    monkeypatch.setattr(delivery_file, "RETRY_INTERVAL_S", 0.0)
+    file.add(["c"])
+    assert [file.contains_any([key]) for key in "abcd"] == [True, True, True, False]
+
+
+def test_of_the_deliveries_that_were_not_written_the_newest_are_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_file, "MAX_EVENT_KEYS", 2)
+    monkeypatch.setattr(delivery_file, "RETRY_INTERVAL_S", 0.0)
+    path.mkdir(parents=True)
+    with closing(DeliveryFile(path)) as file:
+        for key in "abc":
+            file.add([key])
+        path.rmdir()
+        file.add([])
+        assert [file.contains_any([key]) for key in "abc"] == [False, True, True]
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """As another process does that writes and does not end."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def test_a_locked_file_is_read_but_not_waited_for_at_each_delivery(
+    file: DeliveryFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_file, "RETRY_INTERVAL_S", 3600.0)
+    file.add(["before"])
+    with lock(path):
+        file.add(["a"])
+        assert file.contains_any(["before"])
+    file.add(["b"])  # it could be written now, but it is not even tried
+    assert not file.contains_any(["a", "b"])
+    monkeypatch.setattr(delivery_file, "RETRY_INTERVAL_S", 0.0)
+    file.add(["c"])
+    assert all(file.contains_any([key]) for key in ("before", "a", "b", "c"))
+
+
+def test_a_locked_file_is_reported_once(
+    file: DeliveryFile, path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it can be read is no sign that it can be written."""
+    monkeypatch.setattr(delivery_file, "RETRY_INTERVAL_S", 0.0)
+    file.add(["before"])
+    for _ in range(2):
+        caplog.clear()
+        with lock(path):
+            for number in range(3):
+                assert not file.contains_any([f"new {number}"])
+                file.add([f"{number}"])
+        assert len(caplog.records) == 1
+        file.add(["after"])

@@ -94,7 +94,10 @@ def test_the_same_request_again_changes_nothing_and_undo_opens_exactly_these_ite
     assert full.client.get("/v1/review/news/0-0").json()["state"] == "decided"
 
 
-def test_a_withdrawal_of_a_decision_that_was_never_made_is_left_out(full: ApiHarness) -> None:
+def test_a_withdrawal_of_a_decision_that_was_never_made_is_left_out(
+    full: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.withdrawals.QUEUE_TIMEOUT_S", 60.0)  # never too late, on a busy machine either
     withdrawal = {"dataset": "news", "id": "0-1", "reviewer": "anna", "verdict": "ok", "withdrawn": True}
     with full.run_projector():
         answer = full.client.post("/v1/decisions", json={"decisions": [withdrawal], "partial": True}).json()
