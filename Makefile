@@ -195,7 +195,7 @@ sbom: $(DEV) ## write bills of materials (CycloneDX) of the wheel and the image 
 	$(BIN)/python -m deploy.supply_chain sbom build/sbom dist
 
 .PHONY: advisories
-advisories: $(DEV) ## look for known vulnerabilities of the pinned packages; exit code 3 if no database is reachable
+advisories: $(DEV) ## look in PyPI's advisory database for known vulnerabilities of serving.txt; fails too if it could not be asked
 	$(BIN)/python -m deploy.supply_chain advisories
 
 .PHONY: lock
@@ -207,4 +207,4 @@ lock: ## pin the dependencies anew (needs uv)
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .venv-* site .bench .fuzz .labelwatch .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist site .bench .fuzz .labelwatch .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

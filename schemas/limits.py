@@ -13,6 +13,7 @@ from service.contracts.probabilities import MAX_CLASSES, MAX_PROBABILITIES
 from service.contracts.sentence import MAX_SENTENCE_CHARS, MAX_WORD_CHARS
 from service.formats.text.alignment import MAX_TEXT_CHARS
 from service.inference.classifier import MAX_SUBWORDS
+from service.review.settlement import MAX_REVIEWERS_PER_ITEM
 from service.settings import ENV_PREFIX, Settings
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ FIXED_LIMITS = (
     (f"{MAX_PROBABILITIES:,}", "Probabilities of a sentence"),
     (f"{MAX_LABEL_MAP_ENTRIES:,}", "Entries of a label map"),
     (f"{MAX_LABEL_SET_TYPES:,}", "Types of a label set"),
+    (f"{MAX_REVIEWERS_PER_ITEM:,}", "Reviewers who can decide about an item; further ones get 409"),
 )
 
 

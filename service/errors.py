@@ -133,12 +133,14 @@ class InferenceError(LabelwatchError):
     """A sentence that the model fails on even when it is alone in its batch."""
 
     stage = "inference"
+    field: str | None = None  # of the sentence, or from the start of the body
 
 
 class TooManySubwordsError(InferenceError):
     """A sentence with more subwords than the model accepts, though it has at most `max_words` words."""
 
     stage = "too_long"
+    field = "tokens"
 
 
 class ModelError(LabelwatchError):

@@ -1,4 +1,7 @@
-"""Known vulnerabilities of the pinned packages, as pip-audit finds them in its advisory database: `make advisories`."""
+"""Known vulnerabilities of the packages that run in production, for `make advisories`.
+
+pip-audit asks PyPI, which serves the Python Packaging Advisory Database of the PyPA.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from service.api.routes import console, dead_letters, export, health, me, model,
 from service.api.routes.admin import audit, keys, webhook_endpoints
 from service.api.routes.datasets import agreement, annotators, batches, label_set, models, settings, thresholds
 from service.api.routes.platforms import inception, label_studio, webhooks
-from service.api.routes.review import claims, decisions, events, items, overview
+from service.api.routes.review import claims, decisions, events, items, overview, previews
 from service.api.scoring.scorer import Scorer
 from service.errors import LabelwatchError
 
@@ -55,6 +55,7 @@ ROUTE_MODULES = (
     items,
     claims,
     decisions,
+    previews,
     overview,
     settings,
     label_set,

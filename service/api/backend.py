@@ -11,9 +11,11 @@ from starlette.requests import HTTPConnection
 
 from service.api.claims import PendingClaims
 from service.api.ingest.webhook_deliveries import WebhookDeliveries
+from service.api.reviewer_limit import AcceptedReviewers
 from service.api.withdrawals import RecentDecisions
 from service.contracts import MAX_WORDS
 from service.contracts.defaults import MIN_TRAINING_SENTENCES
+from service.notifications.unsent import UnsentWebhooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +84,7 @@ class Backend(ScoringBackend):
     open_log: Callable[[], Log]  # for reading much: a log of its own, which the caller closes
     topics: Topics
     webhooks: WebhookAdmin | None = None  # none: outgoing webhooks are off
+    unsent_webhooks: UnsentWebhooks = field(default_factory=UnsentWebhooks)
     auto_train: bool = False  # whether datasets that don't say so themselves are trained if no model fits them
     min_training_sentences: int = MIN_TRAINING_SENTENCES
     conditions: Conditions = dict
@@ -90,6 +93,7 @@ class Backend(ScoringBackend):
     deliveries: WebhookDeliveries = field(default_factory=WebhookDeliveries)
     pending_claims: PendingClaims = field(default_factory=PendingClaims)
     recent_decisions: RecentDecisions = field(default_factory=RecentDecisions)
+    accepted_reviewers: AcceptedReviewers = field(default_factory=AcceptedReviewers)
 
     @property
     def is_audited(self) -> bool:

@@ -7,22 +7,18 @@ log held when the withdrawal came. A queue that does not get there in time, or t
 
 from __future__ import annotations
 
-import asyncio
 import threading
-import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from service.api.http.threads import run_in_thread
+from service.api.queue_end import QueueEnd
 from service.review.messages import DecisionKey
 
 if TYPE_CHECKING:
     from service.api.backend import Backend
     from service.contracts import Decision
-    from service.review.projection.projector import ReviewProjector
 
-QUEUE_TIMEOUT_S = 2.0
-POLL_INTERVAL_S: Final = 0.02
 MAX_RECENT_DECISIONS: Final = 10_000
 
 
@@ -51,7 +47,7 @@ class WithdrawalCheck:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._made: set[DecisionKey] = set()  # by this request
-        self._requested_end: int | None = None  # none: the queue was not asked to read the log yet
+        self._end: QueueEnd | None = None  # none: the queue was not asked to read the log yet
 
     async def check(self, decision: Decision) -> str | None:
         """Why there is nothing to withdraw; None if there is, or may be, and for decisions that are no withdrawal."""
@@ -61,11 +57,11 @@ class WithdrawalCheck:
             return None
         if key in self._made or key in self._backend.recent_decisions or await self._is_in_queue(key):
             return None
-        if self._requested_end is None:
-            self._requested_end = await _wait_for_queue(self._backend.projector)
-        if not self._has_reached_end() or await self._is_in_queue(key):
+        if self._end is None:
+            self._end = await QueueEnd.wait_for(self._backend.projector)
+        if not self._end.has_been_reached() or await self._is_in_queue(key):
             return None
-        if not self._has_reached_end():  # the queue was built again: it may have been empty
+        if not self._end.has_been_reached():  # the queue was built again: it may have been empty
             return None
         what = "adjudication of" if decision.adjudication else "decision about"
         return (
@@ -78,21 +74,9 @@ class WithdrawalCheck:
         for key in self._made:
             self._backend.recent_decisions.add(key)
 
-    def _has_reached_end(self) -> bool:
-        return self._requested_end is not None and self._backend.projector.has_reached(self._requested_end)
-
     async def _is_in_queue(self, key: DecisionKey) -> bool:
         return await run_in_thread(self._backend.queue.has_decision, key)
 
 
 def _get_key(decision: Decision) -> DecisionKey:
     return DecisionKey(decision.dataset, decision.id, decision.reviewer, is_adjudication=decision.adjudication)
-
-
-async def _wait_for_queue(projector: ReviewProjector) -> int:
-    """The end of the log, which the queue has reached, unless it took too long."""
-    requested = projector.request_present_end()
-    deadline = time.monotonic() + QUEUE_TIMEOUT_S
-    while not projector.has_reached(requested) and time.monotonic() < deadline:
-        await asyncio.sleep(POLL_INTERVAL_S)
-    return requested

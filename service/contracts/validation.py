@@ -5,6 +5,7 @@ Indexes in a path count from 0 and are joined by dots: `sentences.1.labels`.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from service.contracts.base import DATASET_NAME_PATTERN, DATASET_NAME_RULE, ISO_TIME_HINT
@@ -74,6 +75,8 @@ def describe(error: ErrorDetails | Mapping[str, Any], *, show_input: bool = True
         return f"{_quote_input(error.get('input'))} can't be the name of a dataset: {DATASET_NAME_RULE}"
     if kind.startswith(_TIME_ERROR_PREFIXES):
         return f"{given}{ISO_TIME_HINT}"
+    if given and kind == "too_long" and isinstance(error["input"], Sized):  # how many tells more than which
+        given = f"it has {len(error['input'])} entries: "
     hint = _HINTS_BY_KIND.get(kind)
     if hint is None:
         return str(error["msg"]).removeprefix("Value error, ")
@@ -102,9 +105,20 @@ def to_invalid_input(
     """One error for up to five fields. `location` is the path of the validated object in the request body."""
     first, *others = (
         violation._replace(field=join_path((location, violation.field)))
-        for violation in map(format_error, error.errors(include_url=False))
+        for violation in map(format_error, drop_consequences(error.errors(include_url=False)))
     )
     return InvalidInput(summarize(first.problem, others), field=first.field, word=first.word)
+
+
+def drop_consequences(errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """The errors without those that follow from others: pydantic does not count a wrong entry, and calls the rest too short."""
+    paths = [error["loc"] for error in errors]
+    return [
+        error
+        for error in errors
+        if error["type"] != "too_short"
+        or not any(len(path) > len(error["loc"]) and path[: len(error["loc"])] == error["loc"] for path in paths)
+    ]
 
 
 def summarize(first: str, others: Sequence[FieldError]) -> str:

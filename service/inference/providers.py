@@ -32,14 +32,16 @@ PROVIDERS: Final = {
     "migraphx": Provider("MIGraphXExecutionProvider", "onnxruntime-migraphx"),
 }
 CPU_ONLY: Final = (PROVIDERS["cpu"].ort_name,)
+ALIASES: Final = {provider.ort_name.lower(): name for name, provider in PROVIDERS.items()}
 
 
 def parse_providers(text: str) -> tuple[str, ...]:
     """The names that onnxruntime has for comma separated providers, the preferred one first.
 
-    Raises `SettingsError` for one that is unknown, or that the installed onnxruntime does not contain.
+    Those names are understood too, in any case. Raises `SettingsError` for one that is unknown, or that the installed
+    onnxruntime does not contain.
     """
-    names = [name for part in text.split(",") if (name := part.strip().lower())]
+    names = [ALIASES.get(name, name) for part in text.split(",") if (name := part.strip().lower())]
     for name in names:
         if name not in PROVIDERS:
             raise SettingsError(f"{SETTING}: {name!r} is not one of {', '.join(PROVIDERS)}")

@@ -1,19 +1,22 @@
 """Which addresses notifications may be sent to: public ones, and hosts that the operator allows by name.
 
-An endpoint could otherwise make the service call the network that it runs in. The check is made when a connection is opened,
-and the connection goes to the address that was checked: a name that resolves differently a moment later changes nothing.
+An endpoint could otherwise make the service call the network that it runs in. A name is checked when a connection is opened,
+and the connection goes to the address that was checked: a name that resolves differently a moment later changes nothing. An
+address that is given as such is checked when the endpoint is added, too.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from service.errors import InvalidInput
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_LOCAL_NAME: Final = "localhost"
+_ALLOW_HINT: Final = "to allow it, add the host to LABELWATCH_WEBHOOKS_ALLOWED_HOSTS"
 
 
 class AddressRefused(InvalidInput):
@@ -30,7 +33,7 @@ class Target(NamedTuple):
 
 
 def parse_url(url: str, allowed_hosts: frozenset[str]) -> Target:
-    """Checks a URL without resolving it. http is only for hosts that are allowed by name."""
+    """Checks a URL without resolving its name. http is only for hosts that are allowed by name."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -45,6 +48,8 @@ def parse_url(url: str, allowed_hosts: frozenset[str]) -> Target:
         raise InvalidInput(
             f"use https, or allow the host by name: LABELWATCH_WEBHOOKS_ALLOWED_HOSTS={host}", field="url"
         )
+    if host not in allowed_hosts and _is_known_as_private(host):
+        raise AddressRefused(f"{host} is not a public address: {_ALLOW_HINT}", field="url")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), path)
 
@@ -60,11 +65,24 @@ def resolve_target(target: Target, allowed_hosts: frozenset[str]) -> list[str]:
         for address in addresses:
             if not is_public(address):
                 raise AddressRefused(
-                    f"{target.host} is at {address}, which is not a public address: to allow it, add the host to "
-                    "LABELWATCH_WEBHOOKS_ALLOWED_HOSTS",
-                    field="url",
+                    f"{target.host} is at {address}, which is not a public address: {_ALLOW_HINT}", field="url"
                 )
     return addresses
+
+
+def _is_known_as_private(host: str) -> bool:
+    """Whether the host is no public address, as far as this can be known without resolving it."""
+    if host == _LOCAL_NAME or host.endswith(f".{_LOCAL_NAME}"):
+        return True
+    try:
+        # Also 127.1, 0x7f.1 and 2130706433, which the resolver takes for addresses.
+        return not is_public(socket.inet_ntoa(socket.inet_aton(host)))
+    except OSError:
+        pass
+    try:
+        return not is_public(host)
+    except ValueError:
+        return False  # a name
 
 
 def is_public(address: str) -> bool:

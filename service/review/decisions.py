@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from service.contracts import describe_label_mismatch
 from service.errors import InvalidInput
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Agreement = Literal["agree", "differ"]
 MajorityVerdict = Literal["error", "ok"]
 Outcome = Literal["open", "ok", "corrected", "uncorrected", "differ"]
+MIN_TIMESTAMP: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+MAX_TIMESTAMP: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 class Resolution(NamedTuple):
@@ -148,7 +150,22 @@ def ensure_timezone(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
+def to_timestamp(moment: datetime | None) -> float:
+    """Seconds since 1970, clipped to what a datetime can represent in every time zone."""
+    if moment is None:
+        return 0.0
+    return min(max(ensure_timezone(moment).timestamp(), MIN_TIMESTAMP), MAX_TIMESTAMP)
+
+
 # -- several decisions together ----------------------------------------------------------------------------------------
+
+
+def get_time_order(decision: Decision) -> tuple[float, str]:
+    """The sort key of decisions by time, and by reviewer where the time is the same.
+
+    It depends on the decision alone. Its position in the topic would not do: reviewers have different partitions.
+    """
+    return to_timestamp(decision.decided_at), decision.reviewer
 
 
 def select_in_force(decisions: Iterable[Decision], revision: int) -> list[Decision]:

@@ -29,7 +29,7 @@ from service.contracts import (
 )
 from service.errors import UnknownLabelError
 from service.labels import OUTSIDE, Scheme, Span, get_entity_type, parse_spans
-from service.review.decisions import Agreement
+from service.review.decisions import Agreement, get_time_order
 from service.review.likelihood import Likelihood
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class ReviewItem(Message):
     decisions: tuple[Decision, ...] = Field(
         default=(),
         description="Decisions in force about this revision, by reviewer. Until the item has as many as it needs, only that "
-        f"of the reviewer who asks. At most {MAX_SHOWN_DECISIONS}: `decision_count` counts all",
+        f"of the reviewer who asks. At most {MAX_SHOWN_DECISIONS}, the first to decide: `decision_count` counts all",
     )
     agreement: Agreement | None = Field(
         default=None, description="Only where two or more reviewers are sure; hidden as long as their decisions are"
@@ -153,8 +153,10 @@ def select_visible_decisions(
     own = [decision for decision in in_force if decision.reviewer == viewer]
     if not complete:
         return _hide_shown(own)
-    first = sorted(in_force, key=lambda each: (each.reviewer != viewer, not each.adjudication, each.reviewer))
-    kept = first[:MAX_SHOWN_DECISIONS]
+    others = sorted((decision for decision in in_force if decision.reviewer != viewer), key=get_time_order)
+    last_adjudications = reversed([decision for decision in others if decision.adjudication])
+    independent = [decision for decision in others if not decision.adjudication]
+    kept = [*own, *last_adjudications, *independent][:MAX_SHOWN_DECISIONS]
     return _hide_shown(sorted(kept, key=lambda each: (each.reviewer, each.adjudication)))
 
 

@@ -10,11 +10,10 @@ decisions and the overlap alone, so all replicas agree, and a changed overlap ap
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from service.errors import ConflictError, InvalidInput
-from service.review.decisions import compute_agreement
+from service.review.decisions import compute_agreement, get_time_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +22,10 @@ if TYPE_CHECKING:
     from service.review.items import ReviewItem
 
 MAX_REVIEWERS_PER_ITEM: Final = 20
-"""Of more, the first by name count. Any producer may write to the decisions topic, so the queue needs a bound too."""
+"""Of more, the first to decide count. REST refuses more (see `service.api.reviewer_limit`), but several processes may accept
+too many at the same time, and any producer may write to the decisions topic.
+"""
+FULL_ITEM: Final = f"{MAX_REVIEWERS_PER_ITEM} reviewers have decided about it, and no more can: choose another item"
 
 
 class Settlement(NamedTuple):
@@ -47,21 +49,16 @@ def settle(in_force: Sequence[Decision], overlap: int) -> Settlement:
 
 
 def select_independent(in_force: Iterable[Decision]) -> list[Decision]:
-    """The reviewers' own decisions, without adjudications, by reviewer."""
-    independent = sorted((each for each in in_force if not each.adjudication), key=lambda each: each.reviewer)
-    return independent[:MAX_REVIEWERS_PER_ITEM]
+    """The reviewers' own decisions, without adjudications, by reviewer. Of too many, the first to decide."""
+    in_order = sorted((each for each in in_force if not each.adjudication), key=get_time_order)
+    return sorted(in_order[:MAX_REVIEWERS_PER_ITEM], key=lambda each: each.reviewer)
 
 
 def _find_last_adjudication(in_force: Iterable[Decision]) -> Decision | None:
-    adjudications = sorted((each for each in in_force if each.adjudication), key=lambda each: each.reviewer)
+    adjudications = sorted((each for each in in_force if each.adjudication), key=get_time_order)
     # An unsure adjudication settles nothing. REST refuses it, but any producer may write to the topic.
-    sure = [each for each in adjudications[:MAX_REVIEWERS_PER_ITEM] if each.verdict != "unsure"]
-    return max(sure, key=lambda each: (_get_time(each), each.reviewer), default=None)
-
-
-def _get_time(decision: Decision) -> datetime:
-    moment = decision.decided_at or datetime.min.replace(tzinfo=UTC)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    sure = [each for each in adjudications[-MAX_REVIEWERS_PER_ITEM:] if each.verdict != "unsure"]
+    return sure[-1] if sure else None
 
 
 def _are_unanimous(independent: Sequence[Decision]) -> bool:
@@ -72,6 +69,11 @@ def _are_unanimous(independent: Sequence[Decision]) -> bool:
     return compute_agreement(independent) != "differ" and len(words) <= 1
 
 
+def has_decided(item: ReviewItem, reviewer: str) -> bool:
+    """Whether the queue shows a decision of the reviewer. `item` must be as this reviewer sees it."""
+    return any(not each.adjudication and each.reviewer == reviewer for each in item.decisions)
+
+
 def check_reviewer(item: ReviewItem, decision: Decision, *, may_adjudicate_own: bool = False) -> None:
     """Raises an error if the reviewer may not decide about the item now. `item` must be as this reviewer sees it.
 
@@ -79,19 +81,16 @@ def check_reviewer(item: ReviewItem, decision: Decision, *, may_adjudicate_own: 
     """
     if decision.withdrawn:
         return
-    has_decided = any(not each.adjudication and each.reviewer == decision.reviewer for each in item.decisions)
+    has_own = has_decided(item, decision.reviewer)
     if decision.adjudication:
-        _check_adjudication(item, decision, is_own=has_decided and not may_adjudicate_own)
-    elif not has_decided:
+        _check_adjudication(item, decision, is_own=has_own and not may_adjudicate_own)
+    elif not has_own:
         if item.overlap > 1 and item.state in ("adjudication", "decided"):
             raise ConflictError(
                 f"the item has its {item.overlap} decisions: send `adjudication` true to settle it", field="reviewer"
             )
         if item.decision_count >= MAX_REVIEWERS_PER_ITEM:
-            raise ConflictError(
-                f"{MAX_REVIEWERS_PER_ITEM} reviewers have decided about it, and no more can: choose another item",
-                field="reviewer",
-            )
+            raise ConflictError(FULL_ITEM, field="reviewer")
 
 
 def _check_adjudication(item: ReviewItem, decision: Decision, *, is_own: bool) -> None:

@@ -20,12 +20,18 @@ if TYPE_CHECKING:
     from service.settings import Settings
     from service.telemetry import Telemetry
 
-NO_MODEL_MESSAGE = "this installation has no default model: set LABELWATCH_MODEL_FOLDER to a model folder"
-
 
 def find_model(model: str | None, settings: Settings) -> Path:
-    """The folder of a model by its name in the registry or by its path; None is the default model."""
-    return find_default_model() if model is None else resolve_model(model, ModelRegistry(settings.models.path))
+    """The folder of a model by its name in the registry or by its path; None: the one that the settings name, or the default."""
+    registry = ModelRegistry(settings.models.path)
+    if model is not None:
+        return resolve_model(model, registry)
+    if settings.model.folder is not None:
+        try:
+            return resolve_model(str(settings.model.folder), registry)
+        except ModelError as error:
+            raise ModelError(f"LABELWATCH_MODEL_FOLDER: {error}") from error
+    return find_default_model()
 
 
 def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
@@ -33,18 +39,7 @@ def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFo
 
     A model is named by its folder, or by its name in the registry.
     """
-    if folder is not None:
-        path = find_model(str(folder), settings)
-    elif settings.model.folder is not None:
-        try:
-            path = find_model(str(settings.model.folder), settings)
-        except ModelError as error:
-            raise ModelError(f"LABELWATCH_MODEL_FOLDER: {error}") from error
-    else:
-        try:
-            path = find_default_model()
-        except ModelError as error:
-            raise ModelError(NO_MODEL_MESSAGE) from error
+    path = find_model(None if folder is None else str(folder), settings)
     return ModelFolder.load(path, precision=settings.model.precision)
 
 

@@ -9,6 +9,8 @@ from service.errors import SettingsError
 from service.notifications.admin import WebhookAdmin
 from service.notifications.client import WebhookClient
 from service.notifications.deliverer import Deliverer
+from service.notifications.state import read_notification_state
+from service.notifications.unsent import describe_unsent
 from service.runtime.lifecycle.lease import open_lease
 from service.runtime.open_log import open_log
 
@@ -30,17 +32,33 @@ def build_client(settings: Settings) -> WebhookClient:
     return WebhookClient(allowed_hosts=settings.webhooks.hosts, timeout_s=settings.webhooks.timeout_s)
 
 
-def build_admin(settings: Settings, log: Log, topics: Topics) -> WebhookAdmin:
-    key = settings.webhooks.key.get_secret_value()
-    if not key:
+def check_key(settings: Settings) -> None:
+    if not settings.webhooks.key.get_secret_value():
         raise SettingsError(NO_KEY)
-    return WebhookAdmin(log, topics.webhooks, build_client(settings), key)
 
 
-def run_deliverer(settings: Settings, backend: Backend, stop: threading.Event) -> None:
-    """The thread `webhooks`: delivers if this process holds the lease, waits for it otherwise."""
+def build_admin(settings: Settings, log: Log, topics: Topics) -> WebhookAdmin:
+    check_key(settings)
+    return WebhookAdmin(log, topics.webhooks, build_client(settings), settings.webhooks.key.get_secret_value())
+
+
+def describe_unsent_webhooks(settings: Settings, log: Log, topics: Topics) -> str:
+    """Why endpoints in the log get nothing; empty if they do, or if there are none."""
+    if settings.webhooks.key.get_secret_value():
+        return ""
+    return describe_unsent(read_notification_state(log, topics.webhooks))
+
+
+def run_webhooks(settings: Settings, backend: Backend, stop: threading.Event) -> None:
+    """The thread `webhooks`: delivers if this process holds the lease, waits for it otherwise.
+
+    Without a key it only looks whether there are endpoints.
+    """
     topics = backend.topics
     with closing(open_log(settings)) as log:
+        if backend.webhooks is None:
+            backend.unsent_webhooks.run(log, topics.webhooks, stop)
+            return
         deliverer = Deliverer(
             log,
             topics,

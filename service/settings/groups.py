@@ -97,17 +97,26 @@ class ModelSettings(SettingsGroup):
     folder: Path | None = Field(
         default=None,
         description="Model folder, the name of a model in the registry, or `light`, a faster model that is included; none: the "
-        "default model",
+        "default model. Commands that run a model use it where `--model` is not given",
     )
     precision: Literal["fast", "exact"] = Field(
-        default="fast", description="Graph of the model folder; `exact` gives the same answers on every CPU"
+        default="fast",
+        description="Graph of the model folder; `exact` gives the same answers on every CPU. `evaluate` and `model check` have "
+        "`--precision` instead",
     )
-    threads: int = Field(default=1, ge=1, le=256, description="Threads of the onnxruntime session")
+    threads: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Threads of the onnxruntime session; commands on files have `--threads` instead",
+    )
     providers: str = Field(
         default="cpu",
         max_length=200,
         description="Comma separated execution providers of onnxruntime, the preferred one first: cpu, cuda, tensorrt, "
-        "openvino, coreml, directml, migraphx. All workers of a stream must have the same",
+        "openvino, coreml, directml, migraphx, or onnxruntime's own names, such as CUDAExecutionProvider. All workers of a stream "
+        "must have the same. `score`, `train`, `evaluate`, `model check` and `replay` use them too; the trainer of the service "
+        "runs on the CPU",
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from service.inference.features.folds import N_FOLDS
+from service.inference.providers import CPU_ONLY
 from service.labels import merge_by_type
 from service.scoring.confident import sum_by_class
 from service.scoring.flat import merge_classes, merge_labels
@@ -50,12 +51,14 @@ def train_model(
     name: str,
     encoder: EncoderFolder | None,
     threads: int,
+    providers: Sequence[str] = CPU_ONLY,
     on_step: Callable[[Step, int, int], None] | None = None,
 ) -> TrainedModel:
-    """`on_step` is called with the step, how much of it is done, and how much there is."""
+    """`on_step` is called with the step, how much of it is done, and how much there is. `providers` run the encoder."""
     check_model_target(out)
     report = on_step or _ignore_step
-    projected, projection = _project_states(data, encoder, threads=threads, report=report)
+    extractor = None if encoder is None else WordStateExtractor(encoder, threads=threads, providers=providers)
+    projected, projection = _project_states(data, extractor, report=report)
     fit = cross_fit(data, projected, projection, on_round=partial(report, "fit"))
     figures = compute_figures(data, fit.probs)
     known = data.given != NO_CLASS
@@ -84,12 +87,11 @@ def train_model(
 
 
 def _project_states(
-    data: TrainingSet, encoder: EncoderFolder | None, *, threads: int, report: Callable[[Step, int, int], None]
+    data: TrainingSet, extractor: WordStateExtractor | None, *, report: Callable[[Step, int, int], None]
 ) -> tuple[npt.NDArray[np.float32], StateProjection | None]:
     """Each word's components. Only a sample's whole states are held at once: they are six times as large."""
-    if encoder is None:
+    if extractor is None:
         return np.zeros((len(data.given), 0), np.float32), None
-    extractor = WordStateExtractor(encoder, threads=threads)
     n = len(data.sentences)
     # Every step-th sentence: a fair sample, whatever order the data is in.
     step = -(-len(data.given) // MAX_PROJECTION_WORDS)

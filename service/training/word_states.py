@@ -11,6 +11,7 @@ from service.errors import InferenceError
 from service.inference.classifier import PROBE_LENGTHS
 from service.inference.features.states import pool_states
 from service.inference.graph_runner import GraphRunner, to_float64
+from service.inference.providers import CPU_ONLY
 from service.inference.tokenization.encoder import Encoder
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ PORTION = 256
 class WordStateExtractor:
     """Runs the encoder over sentences. A sentence that the encoder fails on gets zeros."""
 
-    def __init__(self, folder: EncoderFolder, *, threads: int) -> None:
+    def __init__(self, folder: EncoderFolder, *, threads: int, providers: Sequence[str] = CPU_ONLY) -> None:
         self._encoder = Encoder(folder)
         self.width = folder.state_width
         self._runner = GraphRunner(
@@ -38,6 +39,7 @@ class WordStateExtractor:
             pad_id=self._encoder.pad_id,
             ort_level=folder.manifest.ort_level,
             threads=threads,
+            providers=providers,
             exactly_invariant=folder.manifest.invariant == "exact",
             normalize=to_float64,
         )

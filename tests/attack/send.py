@@ -129,7 +129,7 @@ def send_many_decisions(attacker: Attacker) -> None:
         decisions = [
             {"dataset": "attack", "id": "one", "reviewer": f"reviewer {first + n}", "verdict": "ok"} for n in range(100)
         ]
-        return request(port, "POST", "/v1/decisions", json.dumps({"decisions": decisions}).encode())
+        return request(port, "POST", "/v1/decisions", json.dumps({"decisions": decisions, "partial": True}).encode())
 
     attacker.repeat(send, 2)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WAIT = 120.0
 NDJSON = {"Content-Type": "application/x-ndjson"}
-CONDITIONS = {"api", "audit", "datasets", "draining", "keys", "mirror", "model", "review", "trainings"}
+CONDITIONS = {"api", "audit", "datasets", "draining", "keys", "mirror", "model", "review", "trainings", "webhooks"}
 GHOST = {"dataset": "news", "tokens": ["a"], "labels": ["B-GHOST"]}  # the other labels of news have classes
 
 

@@ -41,8 +41,7 @@ class ApiKeys:
         """Raises `NotReadyError` if it is not known yet: then nobody may enter."""
         if self._keys or self._view is None:
             return bool(self._keys)
-        if not self._view.caught_up:
-            raise NotReadyError("the keys are still being read: try again in a moment")
+        require_keys_read(self._view)
         return self._view.has_any
 
     def identify(self, headers: Headers, address: str | None = None) -> Caller | None:  # noqa: ARG002 - keys work from anywhere
@@ -61,6 +60,15 @@ class ApiKeys:
         if match is None:
             raise UnauthorizedError("this key is not known: ask for one made with `labelwatch key new`")
         return Caller(match.name, match.role, frozenset(match.datasets) or None)
+
+
+def require_keys_read(view: KeyView) -> None:
+    """Raises `NotReadyError` if the keys of the topic are not known yet."""
+    if view.caught_up:
+        return
+    if view.error is not None:  # waiting may not help, as with a damaged log
+        raise NotReadyError("the keys can't be read now: the service's log and /readyz have the reason")
+    raise NotReadyError("the keys are still being read: try again in a moment")
 
 
 def extract_basic_password(headers: Headers) -> str | None:

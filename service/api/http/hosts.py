@@ -38,7 +38,7 @@ class HostCheck:
         if not self._is_accepted(name):
             raise ForbiddenError(
                 f"without API keys the service does not answer to the name {name[:80]!r}: add it to LABELWATCH_API_HOSTS, or "
-                "set LABELWATCH_API_KEYS"
+                "use keys: create the first with `labelwatch key new --name NAME --role admin`, or set LABELWATCH_API_KEYS"
             )
         for origin in headers.getlist("origin"):
             if origin not in self._origins and urlsplit(origin).netloc.lower() != hosts[0].lower():

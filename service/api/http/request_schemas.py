@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic import BaseModel
 
-REFERENCE = "#/components/schemas/"
+REFERENCE: Final = "#/components/schemas/"
+CONDITIONS: Final = ("if", "then", "else")
 
 
 def build_inline_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -45,14 +46,17 @@ def allow_other_fields(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _set_additional(part: dict[str, Any], *, allowed: bool) -> dict[str, Any]:
-    """With `additionalProperties` for each object that has fields and does not say it itself."""
+    """With `additionalProperties` for each object that has fields and does not say it itself.
+
+    A condition names some of an object's fields only: without the others it would never hold.
+    """
 
     def convert(value: Any) -> Any:  # noqa: ANN401 - any JSON
         if isinstance(value, dict):
             return _set_additional(value, allowed=allowed)
         return [convert(each) for each in value] if isinstance(value, list) else value
 
-    converted = {name: convert(value) for name, value in part.items()}
+    converted = {name: value if name in CONDITIONS else convert(value) for name, value in part.items()}
     if "properties" in part:
         converted.setdefault("additionalProperties", allowed)
     return converted

@@ -102,7 +102,9 @@ class RecordConverter:
         sentence_id = sentence.id if len(record.sentences) > 1 else None
         if isinstance(error, InvalidInput):
             return _with_record_number(error, record.number, record.location, sentence_id=sentence_id)
-        return type(error)(f"{_name_record(record.number, sentence_id)}: {error}")
+        located = type(error)(f"{_name_record(record.number, sentence_id)}: {error}")
+        located.field = record.location  # the words are not a field of the record
+        return located
 
     def _convert(self, value: object, number: int, location: str | None, budget: ConversionBudget) -> ParsedRecord:
         if not isinstance(value, dict):

@@ -13,7 +13,8 @@ from service.api.ingest.conversion_budget import ParsingStoppedError
 from service.api.ingest.parsed_records import ParsedBody, ParsedRecord, ensure_id
 from service.api.ingest.query import LIST_FIELD, WORDS_FORMAT, detect_record_format
 from service.contracts import read_sentence
-from service.errors import DecodeError, InferenceError, InvalidInput, TooLongError
+from service.contracts.validation import join_path
+from service.errors import DecodeError, InvalidInput, TooLongError
 
 if TYPE_CHECKING:
     import threading
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from service.api.http.ndjson.lines import BodyLine
     from service.api.ingest.query import RecordQuery
     from service.contracts import LabelledSentence
+    from service.errors import InferenceError
 
 _QUOTED_LIST_FIELD: Final = f'"{LIST_FIELD}"'.encode()
 
@@ -73,7 +75,12 @@ class SentenceParser:
     ) -> Exception:
         if isinstance(error, InvalidInput):
             return with_location(error, record.location)
-        return InferenceError(f"`{record.location}`: {error}") if record.location else error
+        field = join_path((record.location, error.field))
+        if field is None:
+            return error
+        located = type(error)(f"`{field}`: {error}")
+        located.field = field
+        return located
 
     def _build_record(self, number: int, raw: bytes | dict[str, Any], location: str | None = None) -> ParsedRecord:
         sentence = self._read_sentence(raw, location)

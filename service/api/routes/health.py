@@ -51,6 +51,7 @@ def get_degraded(backend: Backend) -> dict[str, str]:
         "settings": _describe_refused_settings(backend.state_view.refused_settings),
         "keys": backend.key_view.error or backend.key_view.describe_unreadable(),
         "audit": backend.audit_view.error,
+        "webhooks": backend.unsent_webhooks.problem,
         "records": _describe_unreadable_records(backend),
     }
     return merge_conditions(own, backend.degraded())

@@ -33,6 +33,7 @@ from service.formats import FileRecord
 from service.formats.plain.assessments import OutputFormat, build_assessment_writer
 from service.inference.classifier import Classifier
 from service.inference.model.pool import shorten_fingerprint
+from service.inference.providers import parse_providers
 from service.judging.class_source import ExternalClasses
 from service.judging.judge import Judge
 from service.judging.misfit import find_misfit
@@ -79,16 +80,20 @@ def run_audit(
     outputs: AuditOutputs,
     rejects: RejectHandler,
     threads: int,
+    providers: str,
     progress: bool | None,
     training: TrainingSection | None = None,
 ) -> AuditSummary:
     """Judges the records, and writes the ranked list, the report and the summary.
 
-    `training` is shown in the report. With `ExternalClasses` the sentences bring their probabilities, and no model is loaded.
+    `training` is shown in the report. With `ExternalClasses` the sentences bring their probabilities, and no model is loaded:
+    `threads`, and the names of `providers`, are for the model.
     """
     with ExitStack() as stack:
         judge = Judge(source, settings)
-        classifier = None if isinstance(source, ExternalClasses) else Classifier(source, threads=threads)
+        classifier = None
+        if not isinstance(source, ExternalClasses):
+            classifier = Classifier(source, threads=threads, providers=parse_providers(providers))
         summary, ranking = AuditSummary(judge.classes), stack.enter_context(RankedLineFile())
         hide_progress = not (sys.stderr.isatty() if progress is None else progress)
         started = time.monotonic()

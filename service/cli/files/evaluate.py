@@ -31,6 +31,7 @@ from service.evaluation.tables import (
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder, Precision
+from service.inference.providers import parse_providers
 from service.runtime.load_model import find_model
 from service.settings import read_settings
 
@@ -162,8 +163,9 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
         return read_evaluation_data(source.probs)
     if len(files) != 2:
         raise typer.BadParameter("give the files GIVEN and CORRECTED, or the probabilities with --probs FILE.npz")
-    folder = ModelFolder.load(find_model(source.model, read_settings()), precision=source.precision)
-    classifier = Classifier(folder, threads=source.threads)
+    settings = read_settings()
+    folder = ModelFolder.load(find_model(source.model, settings), precision=source.precision)
+    classifier = Classifier(folder, threads=source.threads, providers=parse_providers(settings.model.providers))
     given, corrected = (list(read_sentences(path)) for path in files)
     second = None if source.second_corrected is None else list(read_sentences(source.second_corrected))
     name = f"{files[0].name} with the model {folder.name}"

@@ -35,7 +35,8 @@ ModelArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="NAME|DIR",
-        help="Name of a model in the registry, `light`, or a model folder. Default: the default model.",
+        help="Name of a model in the registry, `light`, or a model folder. Default: LABELWATCH_MODEL_FOLDER, or the default "
+        "model.",
     ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Remove it even if a dataset uses it.")]

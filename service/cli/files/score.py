@@ -111,6 +111,7 @@ def score(
             outputs=outputs,
             rejects=rejects,
             threads=threads or count_cores(),
+            providers=read_settings().model.providers,
             progress=progress,
         )
     if fail_on_flagged and summary.flagged_sentences:
@@ -118,4 +119,5 @@ def score(
 
 
 def _load_model(model: str | None, precision: Precision | None) -> ModelFolder:
-    return ModelFolder.load(find_model(model, read_settings()), precision=precision or "fast")
+    settings = read_settings()
+    return ModelFolder.load(find_model(model, settings), precision=precision or settings.model.precision)

@@ -29,6 +29,7 @@ from service.contracts import DatasetSettings
 from service.contracts.base import MODEL_NAME_RULE
 from service.inference.model.folder import ModelFolder
 from service.inference.model.registry import ModelRegistry, choose_version_name
+from service.inference.providers import parse_providers
 from service.labels import Scheme
 from service.runtime.datasets.sentences import DatasetSource, check_dataset_stored
 from service.runtime.open_log import build_topics, open_existing_log
@@ -125,6 +126,7 @@ def train(
     outputs = AuditOutputs(sources, output, output_format, report=report, top=N_WORST if output is None else None)
     rejects = RejectHandler(on_error, output)
     outputs.check_paths(rejects)
+    providers = parse_providers(settings.model.providers)
     encoder_folder = load_encoder(encoder)
     check_model_target(out)
     with ExitStack() as stack:
@@ -141,7 +143,13 @@ def train(
         _print_warnings(data)
         with _StepBars(progress) as bars:
             trained = train_model(
-                data, out, name=name, encoder=encoder_folder, threads=threads or count_cores(), on_step=bars.update
+                data,
+                out,
+                name=name,
+                encoder=encoder_folder,
+                threads=threads or count_cores(),
+                providers=providers,
+                on_step=bars.update,
             )
         section = _build_section(data, trained.figures)
         typer.echo(_render_figures(section))
@@ -155,6 +163,7 @@ def train(
             outputs=outputs,
             rejects=rejects,
             threads=threads or count_cores(),
+            providers=settings.model.providers,
             progress=progress,
             training=section,
         )

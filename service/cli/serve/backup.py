@@ -13,6 +13,7 @@ from service.cli.shared.terminal import print_stderr
 from service.errors import SettingsError
 from service.log.sqlite.admin import describe_log_file
 from service.log.sqlite.backup import back_up_log, restore_log
+from service.log.sqlite.integrity import REPLACED
 from service.runtime.open_log import build_topics
 from service.settings import read_settings
 from service.text import pluralize
@@ -54,7 +55,7 @@ def restore(file: BackupArgument, *, replace: ReplaceOption = False) -> None:
         raise SettingsError(f"{file} is the log itself")
     if path.exists() and not replace:
         raise SettingsError(f"{path} exists: use --replace, which moves it aside")
-    replaced = path.with_name(f"{path.name}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S}") if path.exists() else None
+    replaced = path.with_name(f"{path.name}{REPLACED}{datetime.now(UTC):%Y%m%dT%H%M%S}") if path.exists() else None
     with _name_file_errors(path):
         restore_log(file, path, replaced=replaced)
     aside = f"; the log that was there is {replaced}" if replaced else ""

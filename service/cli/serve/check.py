@@ -16,10 +16,11 @@ from service.inference.providers import parse_providers
 from service.labels.unknown_labels import format_names
 from service.log.sqlite.admin import describe_log_file
 from service.log.sqlite.guard import describe_full_disk
-from service.log.sqlite.integrity import find_damage, find_log_damage
+from service.log.sqlite.integrity import find_damage, find_leftovers, find_log_damage
 from service.runtime.datasets.settings import load_datasets
 from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log
+from service.runtime.webhooks import describe_unsent_webhooks
 from service.settings import ENV_PREFIX, find_unknown_variables, read_settings
 from service.stream.state.reader import check_memories, read_state
 from service.text import pluralize
@@ -68,9 +69,7 @@ def _run_checks() -> Iterator[CheckResult]:
         yield CheckResult(False, "model", str(error))
     topics = build_topics(settings)
     log_results = list(
-        _check_kafka(settings.kafka, topics)
-        if settings.kafka is not None
-        else _check_embedded_log(settings.log.path, topics)
+        _check_kafka(settings.kafka, topics) if settings.kafka is not None else _check_embedded_log(settings, topics)
     )
     yield from log_results
     yield from _check_queue(settings.queue_path)
@@ -114,9 +113,19 @@ def _check_model(folder: ModelFolder, settings: Settings) -> str:
     return f"{folder.name} ({folder.fingerprint[:12]}), {len(folder.labels)} classes, thresholds {start}{batching}"
 
 
-def _check_embedded_log(path: Path, topics: Topics) -> Iterator[CheckResult]:
+def _check_embedded_log(settings: Settings, topics: Topics) -> Iterator[CheckResult]:
     """Checks the embedded log without creating it."""
+    path = settings.log.path
     if not path.exists():
+        if left := find_leftovers(path, (settings.queue_path, settings.deliveries_path)):
+            names = f"{', '.join(file.name for file in left)} {'is' if len(left) == 1 else 'are'} left beside it"
+            yield CheckResult(
+                False,
+                "log",
+                f"{path} is missing, and {names}: move the file back, or restore a backup with `labelwatch restore`. To start "
+                "over with an empty log, without keys and settings, move what is left away or remove it",
+            )
+            return
         parent = next(parent for parent in path.resolve().parents if parent.exists())
         try:
             # Permissions are not enough: a full or read-only file system shows only when a file is created.
@@ -216,6 +225,7 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
         with open_existing_log(settings) as log:
             datasets = load_datasets(settings, build_model_pool(settings, folder), log, topics)
             snapshot = read_state(log, topics).snapshot
+            unsent_webhooks = describe_unsent_webhooks(settings, log, topics)
         for partition in snapshot.memory_partitions:
             check_memories(snapshot.start_draft(), topics.state, partition)
     except LabelwatchError as error:
@@ -228,6 +238,8 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
     yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up{_describe_models(datasets)}")
     for waiting in WaitingDatasets(datasets.get_judge).list_all(snapshot.list_arrivals()):
         yield CheckResult(True, "waiting", explain_waiting(waiting))
+    if unsent_webhooks:
+        yield CheckResult(False, "webhooks", unsent_webhooks)
     learned = snapshot.count_sentences()
     yield CheckResult(
         True,

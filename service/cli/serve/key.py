@@ -10,12 +10,12 @@ import typer
 
 from service.cli.shared.options import JsonOption
 from service.cli.shared.tables import render_table
-from service.contracts.access.roles import ROLE_DESCRIPTIONS, Role
+from service.contracts.access.roles import CREATE_ADMIN_KEY, ROLE_DESCRIPTIONS, Role
 from service.errors import InvalidInput, LabelwatchError
 from service.settings import ApiKey, read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from service.access.key_changes import KeyChange
     from service.access.key_records import StoredKeys
@@ -91,12 +91,23 @@ def new(
         _print_setting(settings.api, who, chosen, datasets)
         return
     by = get_command_user()
-    key = _change(settings, lambda keys: create_key(keys, name=who, role=chosen, datasets=datasets, by=by))
+    rights = [(chosen, datasets), *((key.role, key.datasets) for key in settings.api.known_keys)]
+
+    def build(keys: StoredKeys) -> KeyChange:
+        rights.extend((key.role, key.datasets) for key in keys.active)
+        return create_key(keys, name=who, role=chosen, datasets=datasets, by=by)
+
+    key = _change(settings, build)
     typer.echo(key)
     typer.echo(
         f"This is the key of {who}, with the role {chosen}. It can't be shown again. {_explain_usage(settings.api, chosen, datasets)}",
         err=True,
     )
+    if not settings.api.proxy_networks and not any(_is_admin(*each) for each in rights):
+        typer.echo(
+            f"No key has the role admin for all datasets, and from now on every request needs a key: {CREATE_ADMIN_KEY}",
+            err=True,
+        )
 
 
 @key_app.command("list")
@@ -188,7 +199,8 @@ def _print_setting(api: ApiSettings, name: str, role: Role, datasets: tuple[str,
 
     new_key = generate_key()
     known_keys = [key.format_setting() for key in api.known_keys]
-    setting = ",".join([*known_keys, ApiKey(name, role, hash_key(new_key), datasets).format_setting()])
+    added = ApiKey(name, role, hash_key(new_key), datasets)
+    setting = ",".join([*known_keys, added.format_setting()])
     typer.echo(new_key)
     typer.echo(f"LABELWATCH_API_KEYS={setting}")
     others = " (it keeps the keys that are set now)" if known_keys else ""
@@ -197,6 +209,13 @@ def _print_setting(api: ApiSettings, name: str, role: Role, datasets: tuple[str,
         f"`labelwatch api` or `labelwatch up`{others}. {_explain_usage(api, role, datasets)}",
         err=True,
     )
+    if not api.proxy_networks and not any(_is_admin(key.role, key.datasets) for key in (*api.known_keys, added)):
+        typer.echo(f"None of these keys has the role admin: if the log has none either, {CREATE_ADMIN_KEY}", err=True)
+
+
+def _is_admin(role: Role, datasets: Sequence[str]) -> bool:
+    """Whether a key may do everything, in all datasets. Without one, nobody can create keys over REST."""
+    return role == "admin" and not datasets
 
 
 def _explain_usage(api: ApiSettings, role: Role, datasets: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,8 +11,8 @@ from service.access.audit_log import get_command_actor
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import sanitize
 from service.contracts.notification import EVENT_TYPES
-from service.runtime.open_log import build_topics, open_existing_log
-from service.runtime.webhooks import build_admin
+from service.runtime.open_log import build_topics, open_existing_log, open_log
+from service.runtime.webhooks import build_admin, check_key
 from service.settings import read_settings
 from service.text import pluralize
 
@@ -28,19 +28,21 @@ webhooks_app = typer.Typer(help="Send notifications to other systems: list, add,
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the endpoint.")]
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Address that notifications are sent to, with https.")]
 EventOption = Annotated[
-    list[str] | None, typer.Option(metavar="EVENT", help=f"Send only this event: {', '.join(EVENT_TYPES)}. Repeatable.")
+    list[str] | None,
+    typer.Option(metavar="EVENT", help=f"Send only this event: {', '.join(EVENT_TYPES)}. Repeatable. Default: all."),
 ]
 DatasetOption = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="Send only events of this dataset. Repeatable.")
+    list[str] | None, typer.Option(metavar="NAME", help="Send only events of this dataset. Repeatable. Default: all.")
 ]
 SlackOption = Annotated[bool, typer.Option("--slack", help="Send a body that Slack's incoming webhooks understand.")]
 
 
 @contextmanager
-def _open_admin() -> Iterator[WebhookAdmin]:
+def _open_admin(*, create_log: bool = False) -> Iterator[WebhookAdmin]:
     settings = read_settings()
     topics = build_topics(settings)
-    with open_existing_log(settings) as log:
+    check_key(settings)
+    with closing(open_log(settings)) if create_log else open_existing_log(settings) as log:
         yield build_admin(settings, log, topics)
 
 
@@ -54,7 +56,7 @@ def add(
 ) -> None:
     """Add an endpoint, and print its id and the secret that deliveries are signed with."""
     fields: dict[str, Any] = {"url": url, "events": event, "datasets": dataset, "body": "slack" if slack else None}
-    with _open_admin() as admin:
+    with _open_admin(create_log=True) as admin:
         endpoint = admin.add({name: value for name, value in fields.items() if value}, build_audit)
     typer.echo(
         f"id      {endpoint.id}\nsecret  {endpoint.secret}\nThe secret is not shown again: give it to the receiver."
@@ -136,8 +138,11 @@ def test(endpoint_id: IdArgument) -> None:
 def failed(endpoint_id: IdArgument) -> None:
     """Print the notifications that could not be delivered, one JSON object per line, the last first."""
     with _open_admin() as admin:
-        for notification in admin.list_failed(endpoint_id):
-            typer.echo(notification.model_dump_json(exclude_none=True))
+        notifications = admin.list_failed(endpoint_id)
+    for notification in notifications:
+        typer.echo(notification.model_dump_json(exclude_none=True))
+    if not notifications:
+        typer.echo(f"no notification to {endpoint_id} has failed", err=True)
 
 
 @webhooks_app.command("retry")

@@ -16,7 +16,8 @@ ModelOption = Annotated[
         "--model",
         metavar="NAME|DIR",
         rich_help_panel=MODEL_PANEL,
-        help="Model of the registry, a model folder, or `light`, which is faster, instead of the default model.",
+        help="Model of the registry, a model folder, or `light`, which is faster. Default: LABELWATCH_MODEL_FOLDER, or the "
+        "default model.",
     ),
 ]
 PrecisionOption = Annotated[

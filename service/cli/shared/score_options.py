@@ -55,7 +55,8 @@ PrecisionOption = Annotated[
     typer.Option(
         "--precision",
         rich_help_panel=MODEL_PANEL,
-        help="Graph of the model folder: `fast`, the default, or `exact`, which gives the same answers on every CPU.",
+        help="Graph of the model folder: `fast`, or `exact`, which gives the same answers on every CPU. Default: "
+        "LABELWATCH_MODEL_PRECISION.",
     ),
 ]
 SchemeOption = Annotated[

@@ -8,6 +8,7 @@ Role = Literal["annotator", "reviewer", "admin", "send", "score", "read", "label
 
 KEY_NAME_PATTERN: Final = r"[a-zA-Z0-9._@-]{1,64}"
 KEY_NAME_RULE: Final = "use at most 64 letters, digits, dots, dashes, underscores and @"
+CREATE_ADMIN_KEY: Final = "create one with `labelwatch key new --name NAME --role admin`"
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 # Their keys are part of an address, and for one dataset. The path begins with the role.
 ADDRESS_ROLES: Final[tuple[Role, ...]] = ("label-studio", "inception")

@@ -20,7 +20,9 @@ def find_default_model() -> Path:
     for folder in (PACKAGED_MODEL, CHECKOUT_MODEL):
         if (folder / MANIFEST_FILE).is_file():
             return folder
-    raise ModelError("this installation has no default model: name a model folder with --model")
+    raise ModelError(
+        "this installation has no default model: name a model folder with LABELWATCH_MODEL_FOLDER, or with --model"
+    )
 
 
 def find_included_model(name: str) -> Path | None:

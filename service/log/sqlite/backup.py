@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 from service.errors import StreamError
 from service.file_lock import FileLock
 from service.log.sqlite.database import OWNER_ONLY
-from service.log.sqlite.integrity import find_log_damage
+from service.log.sqlite.integrity import SIDE_FILES, find_log_damage
 from service.log.sqlite.session import get_worker_lock_path
 from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-SIDE_FILES = ("-wal", "-shm")
 
 
 def back_up_log(source: Path, target: Path) -> int:

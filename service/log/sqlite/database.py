@@ -20,7 +20,6 @@ from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from service.log.protocol import Output
@@ -30,6 +29,8 @@ PARTITION = 0
 SCHEMA_VERSION = 1
 MAX_READ_BYTES = 16 * 1024 * 1024
 OWNER_ONLY = 0o600
+PRIMARY_CODE = 0xFF  # the bits of an error code of SQLite that give the kind
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
@@ -166,8 +167,18 @@ class LogDatabase:
             self._db.close()
 
 
-def _translate_errors() -> AbstractContextManager[None]:
-    return translate_sqlite_errors(StreamError, "the embedded log failed")
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    with translate_sqlite_errors(StreamError, "the embedded log failed"):
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE not in DAMAGE_CODES:
+                raise
+            raise StreamError(
+                f"the embedded log failed: {error}: `labelwatch check` says what is damaged; stop the service and restore a "
+                "backup with `labelwatch restore`"
+            ) from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:

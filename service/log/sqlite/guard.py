@@ -39,7 +39,8 @@ class LogFileGuard:
             return ""
         return (
             f"the file of the embedded log, {self._path}, was deleted or replaced while labelwatch was running, and nothing "
-            "is accepted any more: move the file back, or restart labelwatch"
+            "is accepted any more: move the file back, or stop labelwatch and restore a backup. Without the file, a restart "
+            "begins an empty log, without keys and settings"
         )
 
     @property

@@ -1,7 +1,8 @@
-"""Checks that a file is an embedded log and that nothing in it is damaged."""
+"""Checks that a file is an embedded log and that nothing in it is damaged, and finds what is left of one that is gone."""
 
 from __future__ import annotations
 
+import glob
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -11,11 +12,21 @@ from service.log.sqlite.database import SCHEMA_VERSION
 from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 MAX_PROBLEMS = 5
 LOG_TABLES = frozenset({"records", "heads"})
+SIDE_FILES = ("-wal", "-shm")  # SQLite removes them when the last process closes the file
+REPLACED = ".replaced-"  # between the name of the log and the time at which a restore has moved it aside
+
+
+def find_leftovers(path: Path, others: Iterable[Path]) -> list[Path]:
+    """Files that say that there was a log at `path`: its own, and those of `others` that are in its folder."""
+    own = [path.with_name(path.name + suffix) for suffix in SIDE_FILES]
+    replaced = sorted(path.parent.glob(f"{glob.escape(path.name)}{REPLACED}*"))
+    beside = [other for other in others if other.parent.resolve() == path.parent.resolve()]
+    return [file for file in (*own, *beside, *replaced) if file.exists()]
 
 
 def find_damage(path: Path) -> list[str]:

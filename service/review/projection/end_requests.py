@@ -70,7 +70,7 @@ class EndRequests:
         except StreamError as error:
             self._next_renewal_at = self._clock() + FAILURE_INTERVAL_S
             if not self._has_failed:
-                logger.warning("a withdrawal of a decision that was never made is not recognised: %s", error)
+                logger.warning("the queue can't tell whether it shows all decisions: %s", error)
             self._has_failed = True
             return
         self._next_renewal_at = now + RENEWAL_INTERVAL_S

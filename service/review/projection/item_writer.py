@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from service.contracts import PlatformTask
 from service.log.codec import encode_headers
+from service.review.decisions import to_timestamp
 from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
 from service.review.projection.control_sample import FlaggedNumbers
 from service.review.projection.facets import FacetNumbers, build_facets, encode_task_facet
 from service.review.projection.signatures import build_signature
 from service.review.projection.summaries import Group, ItemSummary, read_item_summary
-from service.review.projection.tables import OPEN_SETTLEMENT, to_timestamp, to_utc_day
+from service.review.projection.tables import OPEN_SETTLEMENT, to_utc_day
 from service.review.ranker import WordKind, find_word_kinds
 from service.review.review_state import derive_item_state, is_task_deletion, supersedes
 from service.statistics.sampling import DrawPurpose, draw_uniform

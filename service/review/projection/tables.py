@@ -7,11 +7,12 @@ partitions are read in. So all replicas, and a queue that is built again, agree.
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings, PlatformTask
+from service.review.decisions import to_timestamp
 from service.review.projection.facets import encode_task_facet
 from service.review.ranker import WordKind
 from service.review.settlement import Settlement
@@ -19,6 +20,7 @@ from service.review.settlement import Settlement
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
+    from datetime import datetime
 
     from service.review.ranker import Ranker, TypePair
     from service.review.review_state import SentenceKey
@@ -52,8 +54,9 @@ CREATE TABLE decisions (
 );
 CREATE INDEX decisions_by_verdict ON decisions (verdict, reviewer, dataset, id, revision);
 CREATE INDEX decisions_by_time ON decisions (decided_at);
-CREATE INDEX decisions_disclosed ON decisions (dataset, id, revision, reviewer) WHERE disclosed = 1;
-CREATE INDEX decisions_in_force ON decisions (dataset, id, revision, adjudication, reviewer) WHERE verdict <> 'withdrawn';
+CREATE INDEX decisions_disclosed ON decisions (dataset, id, revision, decided_at, reviewer) WHERE disclosed = 1;
+CREATE INDEX decisions_in_force ON decisions (dataset, id, revision, adjudication, decided_at, reviewer)
+    WHERE verdict <> 'withdrawn';
 CREATE TABLE claims (
     dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, until REAL NOT NULL, partition INTEGER NOT NULL,
     offset INTEGER NOT NULL, PRIMARY KEY (dataset, id, reviewer)
@@ -116,8 +119,6 @@ OPEN_SETTLEMENT = Settlement("open")
 SECONDS_PER_DAY = 86_400
 RANKED_ITEMS = 10_000  # at once: a million items at once would take hundreds of megabytes
 FIRST_DAY = date(1970, 1, 1)
-MIN_TIMESTAMP = datetime(1, 1, 1, tzinfo=UTC).timestamp()
-MAX_TIMESTAMP = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 def to_utc_day(moment: datetime | None) -> str | None:
@@ -128,14 +129,6 @@ def to_utc_day(moment: datetime | None) -> str | None:
 def _format_day(days: int) -> str:
     """The day that is so many days after the first of 1970."""
     return (FIRST_DAY + timedelta(days=days)).isoformat()
-
-
-def to_timestamp(moment: datetime | None) -> float:
-    """Seconds since 1970, clipped to what a datetime can represent in every time zone."""
-    if moment is None:
-        return 0.0
-    seconds = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).timestamp()
-    return min(max(seconds, MIN_TIMESTAMP), MAX_TIMESTAMP)
 
 
 # -- settings and rankers ----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from service.review.projection.decisions.blind_answers import ItemStatus, find_b
 from service.review.projection.decisions.decision_tables import (
     count_reviewers,
     has_decision,
+    list_reviewers,
     read_claim_end,
     read_decision_in_force,
     read_decisions_in_force,
@@ -192,6 +193,11 @@ class ReviewQueue:
         """Whether the reviewer has decided, about any revision; also if the decision is withdrawn."""
         with self.file.read_transaction() as db:
             return has_decision(db, key)
+
+    def list_reviewers(self, key: SentenceKey, revision: int) -> list[str]:
+        """The reviewers with a decision about a revision in force, at most as many as can decide."""
+        with self.file.read_transaction() as db:
+            return list_reviewers(db, key, revision)
 
     def get_revisions(self, dataset: str, ids: Iterable[str]) -> dict[str, int]:
         """The revision of each of these sentences that the queue holds."""

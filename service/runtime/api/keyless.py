@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 
 from service.access.audit_log import Actor
 from service.access.key_changes import create_key, write_key_change
 from service.access.key_records import StoredKeys
-from service.errors import ConflictError, SettingsError
+from service.contracts.access.roles import CREATE_ADMIN_KEY
+from service.errors import ConflictError, SettingsError, StreamError
 from service.log.read import read_topic
 from service.runtime.open_log import open_log
 
@@ -41,18 +42,28 @@ def prepare_keyless_start(settings: Settings, topics: Topics, address: str, anno
     is_local = ipaddress.ip_address(address).is_loopback
     if api.keyless == "generate":
         _ensure_first_key(settings, topics, announce)
-    elif not is_local and api.keyless == "refuse" and not _has_stored_keys(settings, topics):
-        raise SettingsError(
-            f"LABELWATCH_API_HOST: everybody who reaches {api.host} could do everything, because there are no keys: create "
-            "one with `labelwatch key new --name NAME --role admin`, or listen on 127.0.0.1, or set "
-            "LABELWATCH_API_KEYLESS=allow if something else protects the service"
+    elif not is_local and api.keyless == "refuse":
+        if not _has_stored_keys(settings, topics):
+            raise SettingsError(
+                f"LABELWATCH_API_HOST: everybody who reaches {api.host} could do everything, because there are no keys: "
+                f"{CREATE_ADMIN_KEY}, or listen on 127.0.0.1, or set LABELWATCH_API_KEYLESS=allow if something else protects "
+                "the service"
+            )
+    else:
+        _warn_if_keyless(
+            settings, topics, "everybody on this machine" if is_local else f"everybody who reaches {api.host}"
         )
-    elif is_local or api.keyless == "allow":
-        reach = "everybody on this machine" if is_local else f"every client that can reach {api.host}"
-        logger.warning(
-            "LABELWATCH_API_KEYS is empty: unless the log has keys, %s may do everything. Create one with `labelwatch key new`",
-            reach,
-        )
+
+
+def _warn_if_keyless(settings: Settings, topics: Topics, reach: str) -> None:
+    """Looks into an embedded log. Kafka may take long to answer, and a log that can't be read is reported later."""
+    state = "LABELWATCH_API_KEYS is empty: unless the log has keys,"
+    if settings.kafka is None:
+        with suppress(StreamError):
+            if settings.log.path.exists() and _has_stored_keys(settings, topics):
+                return
+            state = "there are no keys:"
+    logger.warning("%s %s may do everything; %s", state, reach, CREATE_ADMIN_KEY)
 
 
 def _has_stored_keys(settings: Settings, topics: Topics) -> bool:

@@ -7,7 +7,7 @@
     keys      ─ follows the keys of the API              │
     audit     ─ follows the audit trail                  │
     review    ─ builds the queue                         ┘
-    webhooks  ─ only with LABELWATCH_WEBHOOKS_KEY; delivers notifications
+    webhooks  ─ delivers notifications; without LABELWATCH_WEBHOOKS_KEY it only warns if somebody expects them
     worker    ─ only with `up`; ends after the current batch
     trainer   ─ only with `up`; ends at once, and a running training with it
     scoring-1 ─ only with LABELWATCH_API_PROCESSES; watches a scoring process, which ends after its open requests
@@ -46,7 +46,7 @@ from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock
 from service.runtime.scoring.process import ScoringProcess
 from service.runtime.training.run import run_trainer_thread
-from service.runtime.webhooks import run_deliverer
+from service.runtime.webhooks import run_webhooks
 from service.runtime.worker import WorkerRunner
 from service.settings import find_unknown_variables
 from service.telemetry import Telemetry
@@ -143,8 +143,7 @@ def _start_threads(
     supervisor.start("trainings", lambda _: backend.training_view.run(server_ended))
     supervisor.start("audit", lambda _: backend.audit_view.run(server_ended))
     supervisor.start("review", lambda _: backend.projector.run(server_ended))
-    if backend.webhooks is not None:
-        supervisor.start("webhooks", lambda stop: run_deliverer(settings, backend, stop))
+    supervisor.start("webhooks", lambda stop: run_webhooks(settings, backend, stop))
     if runner is not None:
         supervisor.start("worker", runner.run)
         supervisor.start(

@@ -41,10 +41,8 @@ class DatasetSchemes:
 
     def _read_model_scheme(self, model: str | None) -> Scheme:
         """The scheme of a model. A machine that only sends may not have it: then IOB2, the most common."""
-        folder = self._settings.model.folder
-        name = model if model is not None or folder is None else str(folder)
         try:
-            return read_manifest(find_model(name, self._settings))[0].scheme
+            return read_manifest(find_model(model, self._settings))[0].scheme
         except ModelError:
             return Scheme.IOB2
 

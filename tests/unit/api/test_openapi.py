@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import jsonschema_rs
 import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
@@ -70,3 +71,21 @@ def test_routes_are_built_before_the_first_request(harness: ApiHarness, monkeypa
     monkeypatch.setattr(TypeAdapter, "__init__", init)
     assert TestClient(harness.app).get("/v1/review").status_code == 200
     assert built == []
+
+
+@pytest.mark.parametrize(
+    ("body", "is_valid"),
+    [
+        ({"name": "dana", "role": "reviewer"}, True),
+        ({"name": "dana", "role": "label-studio", "datasets": ["med"]}, True),
+        ({"name": "dana", "role": "label-studio"}, False),
+        ({"name": "dana", "role": "inception", "datasets": ["med", "news"]}, False),
+        ({"name": "dana", "role": "reviewer", "other": 1}, False),
+    ],
+)
+def test_conditions_of_a_body_hold_beside_its_other_fields(
+    quiet: ApiHarness, body: dict[str, Any], is_valid: bool
+) -> None:
+    document = quiet.client.get("/openapi.json").json()
+    schema = document["paths"]["/v1/keys"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert jsonschema_rs.is_valid(schema, body) == is_valid

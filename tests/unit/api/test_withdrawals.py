@@ -74,7 +74,7 @@ def test_a_decision_of_a_queue_that_is_built_again_during_the_search_is_withdraw
         wait_for(lambda: bool(found_in_empty_file) and full.projector.caught_up and has_decision(key))
         return found_in_empty_file[0]
 
-    monkeypatch.setattr("service.api.withdrawals.QUEUE_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)
     left = search_with(full, monkeypatch, search_too_early, search_during_rebuild)
     with full.run_projector():
         assert withdraw(full) == (202, None)
@@ -93,6 +93,6 @@ def test_a_decision_that_the_queue_reads_after_the_search_is_withdrawn(
         return found
 
     append_decision(full)
-    monkeypatch.setattr("service.api.withdrawals.QUEUE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 0.0)
     search_with(full, monkeypatch, has_decision, search_and_project)
     assert withdraw(full) == (202, None)

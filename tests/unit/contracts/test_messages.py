@@ -15,6 +15,7 @@ from service.contracts import (
     read_sentence,
 )
 from service.contracts.sentence import MAX_WORD_CHARS
+from service.contracts.validation import to_invalid_input
 from service.errors import DecodeError, InvalidInput, TooLongError
 
 BARE = {"tokens": ["Oslo", "waits"], "labels": ["B-LOC", "O"]}
@@ -227,6 +228,16 @@ def test_a_label_map_has_at_most_1000_entries_and_no_long_label(label_map: dict[
         DatasetSettings.model_validate({"label_map": label_map})
     longest = {f"T{number:0>201}": "PER" for number in range(1000)}
     assert DatasetSettings.model_validate({"label_map": longest}).label_map == longest
+
+
+@pytest.mark.parametrize(
+    "settings", [{"label_set": [f"T{k}" for k in range(1001)]}, {"label_map": {f"T{k}": "PER" for k in range(1001)}}]
+)
+def test_of_too_many_entries_the_error_says_how_many(settings: dict[str, object]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        DatasetSettings.model_validate(settings)
+    (field,) = settings
+    assert str(to_invalid_input(refused.value)) == f"`{field}`: it has 1001 entries: give at most 1000 entries"
 
 
 def test_a_label_set_is_optional() -> None:

@@ -25,6 +25,18 @@ def test_providers_are_named_in_order_and_once() -> None:
     assert known <= set(ort.get_all_providers())
 
 
+def test_the_names_that_onnxruntime_has_are_understood_in_any_case() -> None:
+    assert parse_providers("CPUExecutionProvider, cpu, cpuexecutionprovider") == CPU_ONLY
+    for name, provider in PROVIDERS.items():
+        problems = []
+        for text in (name, provider.ort_name, provider.ort_name.upper()):
+            try:
+                problems.append(str(parse_providers(text)))
+            except SettingsError as error:
+                problems.append(str(error))
+        assert len(set(problems)) == 1
+
+
 def test_a_provider_that_onnxruntime_lacks_is_refused_with_the_package_to_install() -> None:
     with pytest.raises(SettingsError) as refused:
         parse_providers(f"{MISSING},cpu")

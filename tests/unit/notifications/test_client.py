@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from service.errors import InvalidInput
-from service.notifications.addresses import is_public, parse_url
+from service.notifications.addresses import AddressRefused, is_public, parse_url, resolve_target
 from service.notifications.client import WebhookClient
 from tests.support.webhook_receiver import Behaviour, WebhookReceiver
 
@@ -60,13 +62,59 @@ def test_nobody_listens() -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"])  # noqa: S104
 def test_private_addresses_are_refused_unless_allowed_by_name(host: str) -> None:
-    """The name is resolved when the connection is opened, so that is where it is checked."""
+    """Also an endpoint that an older release has accepted."""
     with WebhookReceiver() as receiver:
         url = f"https://{host}:{receiver.port}/"
         result = WebhookClient(allowed_hosts=frozenset({"example.com"})).send(url, {}, b"{}")
     assert "is not a public address" in str(result.problem)
     assert "LABELWATCH_WEBHOOKS_ALLOWED_HOSTS" in str(result.problem)
     assert receiver.requests == []
+
+
+def test_a_name_at_a_private_address_is_refused_when_it_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 443))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [entry])
+    target = parse_url("https://example.com/hook", frozenset())
+    with pytest.raises(AddressRefused, match=r"example.com is at 10.0.0.1, which is not a public address"):
+        resolve_target(target, frozenset())
+    assert resolve_target(target, frozenset({"example.com"})) == ["10.0.0.1"]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST.",
+        "a.localhost",
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "[::1]",
+        "[::ffff:10.0.0.1]",
+        "[fe80::1%25eth0]",
+    ],
+)
+def test_an_address_that_is_not_public_is_refused_without_resolving_it(host: str) -> None:
+    with pytest.raises(AddressRefused, match="is not a public address") as caught:
+        parse_url(f"https://{host}/hook", frozenset({"hooks.internal"}))
+    assert caught.value.field == "url"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.1"])
+def test_an_address_that_is_allowed_by_name_is_accepted(host: str) -> None:
+    name = host.strip("[]")
+    assert parse_url(f"https://{host}/hook", frozenset({name})).host == name
+
+
+@pytest.mark.parametrize(
+    "host", ["93.184.216.34", "[2606:2800:220:1::1]", "example.com", "localhost.example.com", "0x.org"]
+)
+def test_public_addresses_and_names_are_accepted(host: str) -> None:
+    """Whether a name leads to a public address is checked when a delivery starts."""
+    assert parse_url(f"https://{host}/hook", frozenset()).host == host.strip("[]")
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,26 @@ def test_an_adjudication_counts_in_place_of_all_others() -> None:
     assert settle([ann, bob, unsure], 2) == ("adjudication", ())
 
 
-def test_of_too_many_reviewers_the_first_by_name_count() -> None:
+def test_of_too_many_reviewers_the_first_to_decide_count() -> None:
+    """A later decision never displaces an earlier one, whatever the names are."""
+    early = [make_decision(f"z{number:02}", "ok") for number in range(MAX_REVIEWERS_PER_ITEM)]
+    late = [make_decision(f"a{number:02}", "error", decided_at=NOW + timedelta(seconds=1)) for number in range(30)]
+    assert settle([*late, *reversed(early)], 1).counted == tuple(early)
+
+
+def test_of_too_many_reviewers_at_the_same_time_the_first_by_name_count() -> None:
     names = [f"r{number:03}" for number in range(2 * MAX_REVIEWERS_PER_ITEM)]
     settlement = settle([make_decision(name, "ok") for name in reversed(names)], 1)
     assert [each.reviewer for each in settlement.counted] == names[:MAX_REVIEWERS_PER_ITEM]
+
+
+def test_of_too_many_adjudications_the_last_counts() -> None:
+    names = [f"r{number:03}" for number in range(2 * MAX_REVIEWERS_PER_ITEM)]
+    adjudications = [
+        make_decision(name, adjudication=True, decided_at=NOW + timedelta(seconds=second))
+        for second, name in enumerate(names)
+    ]
+    assert settle(adjudications, 2).counted == (adjudications[-1],)
 
 
 # -- who may decide ----------------------------------------------------------------------------------------------------

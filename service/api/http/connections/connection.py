@@ -17,7 +17,11 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.api.http.connections.exchange import EXCHANGE_KEY, Exchange
-from service.api.http.connections.joined_writes import JoinedWrites
+from service.api.http.connections.lingering_transport import (
+    MAX_LINGER_BYTES,
+    MAX_LINGER_HEAD_BYTES,
+    LingeringTransport,
+)
 from service.api.http.problems import PROBLEM_MEDIA_TYPE, encode_problem, to_problem
 
 if TYPE_CHECKING:
@@ -44,9 +48,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     _head_bytes = 0  # since the last complete head or part of a body; trailers count too
     _request_seen = False
     _head_timer: asyncio.TimerHandle | None = None
+    _lingering: LingeringTransport  # the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it
-        super().connection_made(JoinedWrites(transport, self.loop))
+        self._lingering = LingeringTransport(transport, self.loop, self)
+        super().connection_made(self._lingering)
         if self.limits is not None:
             address = self.client[0] if self.client else ""
             if refusal := self.limits.open(address):
@@ -88,6 +94,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.scope[EXCHANGE_KEY] = Exchange(self.cycle)  # type: ignore[typeddict-unknown-key]  # ASGI allows further keys
         self._request_seen = True
+        self._lingering.max_unread_bytes = MAX_LINGER_BYTES
+
+    def on_message_complete(self) -> None:
+        self._lingering.max_unread_bytes = 0
+        super().on_message_complete()
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
@@ -109,12 +120,20 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def _on_head_timeout(self) -> None:
         self._head_timer = None
         if self._is_idle and not self.transport.is_closing():
-            self.transport.close()
+            self._lingering.close_at_once()
 
     def _reject_head(self) -> None:
-        if self._is_idle:
-            self._send_problem(431, HEAD_TOO_LARGE)
+        if not self._is_idle:
+            self._lingering.close_at_once()
+            return
+        self._send_problem(431, HEAD_TOO_LARGE)
+        self._lingering.max_unread_bytes = MAX_LINGER_HEAD_BYTES
         self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        # The app may still answer: then it must find a closed connection.
+        self._lingering.max_unread_bytes = 0
+        super().send_400_response(msg)
 
     def _send_problem(self, status: int, detail: str) -> None:
         body = encode_problem(to_problem(HTTPException(status, detail)))

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
 from service.access.key_changes import create_key, revoke_key, rotate_key, write_key_change
 from service.api.access.actor import get_actor
+from service.api.access.api_keys import require_keys_read
 from service.api.backend import Backend
 from service.api.dependencies import BackendDep, CallerDep
 from service.api.http.bodies import parse_message, read_json_object
-from service.api.http.problems import NotFoundError, NotReadyError
+from service.api.http.problems import NotFoundError
 from service.contracts.access.key import StoredKey
 from service.contracts.access.roles import ADDRESS_ROLES, KEY_NAME_PATTERN, Role
 from service.contracts.base import DatasetName
@@ -112,7 +113,7 @@ async def new_key(request: Request, backend: BackendDep, caller: CallerDep) -> N
     have the role `admin`.
     """
     body = parse_message(KeyRequest, await read_json_object(request))
-    _require_keys_read(backend)
+    require_keys_read(backend.key_view)
     if caller.kind == "anybody" and (body.role != "admin" or body.datasets):
         raise InvalidInput("the first key must be that of an admin, for all datasets", field="role")
     if any(key.name == body.name for key in backend.settings.known_keys):
@@ -156,13 +157,8 @@ def _get_name(caller: Caller) -> str:
     return caller.name or NO_NAME
 
 
-def _require_keys_read(backend: Backend) -> None:
-    if not backend.key_view.caught_up:
-        raise NotReadyError("the keys are still being read: try again in a moment")
-
-
 def _require_stored(backend: Backend, name: str) -> None:
-    _require_keys_read(backend)
+    require_keys_read(backend.key_view)
     stored = backend.key_view.get(name).key
     if stored is None or not stored.is_active:
         in_settings = any(key.name == name for key in backend.settings.known_keys)

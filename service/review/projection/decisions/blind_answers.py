@@ -14,6 +14,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.contracts import BlindAnswer, Decision
+from service.review.decisions import get_time_order
 from service.review.settlement import MAX_REVIEWERS_PER_ITEM
 
 if TYPE_CHECKING:
@@ -85,8 +86,9 @@ def put_answers(
 
 
 def _join_by_reviewer(*groups: Iterable[Decision]) -> list[Decision]:
+    """The first to decide, as in `settlement`."""
     by_reviewer = {decision.reviewer: decision for group in groups for decision in group}
-    return [by_reviewer[name] for name in sorted(by_reviewer)][:MAX_REVIEWERS_PER_ITEM]
+    return sorted(by_reviewer.values(), key=get_time_order)[:MAX_REVIEWERS_PER_ITEM]
 
 
 def _get_answer(decision: Decision) -> BlindAnswer:
@@ -103,6 +105,6 @@ def _read_disclosed(db: sqlite3.Connection, key: SentenceKey, revision: int, *, 
     """The decisions, also withdrawn ones, that were made or changed when those of others were shown."""
     query = (
         "SELECT value FROM decisions WHERE dataset = ? AND id = ? AND revision = ? AND disclosed = 1"
-        " ORDER BY reviewer LIMIT ?"
+        " ORDER BY decided_at, reviewer LIMIT ?"
     )
     return [Decision.model_validate_json(value) for (value,) in db.execute(query, (*key, revision, limit))]

@@ -10,8 +10,8 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from service.contracts import Decision
+from service.review.decisions import to_timestamp
 from service.review.projection.summaries import Group
-from service.review.projection.tables import to_timestamp
 from service.review.settlement import MAX_REVIEWERS_PER_ITEM
 
 if TYPE_CHECKING:
@@ -64,15 +64,15 @@ def _count_decision(
 
 
 def read_decisions_in_force(db: sqlite3.Connection, key: SentenceKey, revision: int) -> list[Decision]:
-    """The decisions about a revision that are not withdrawn, by reviewer: as many as `settle` counts at most."""
+    """The decisions about a revision that are not withdrawn, by reviewer: those that `settle` chooses from, no more."""
     query = (
         "SELECT reviewer, adjudication, value FROM decisions WHERE dataset = ? AND id = ? AND revision = ?"
-        " AND adjudication = ? AND verdict <> 'withdrawn' ORDER BY reviewer LIMIT ?"
+        " AND adjudication = ? AND verdict <> 'withdrawn' ORDER BY "
     )
     rows = [
         row
-        for adjudication in (False, True)
-        for row in db.execute(query, (*key, revision, adjudication, MAX_REVIEWERS_PER_ITEM))
+        for adjudication, order in ((False, "decided_at, reviewer"), (True, "decided_at DESC, reviewer DESC"))
+        for row in db.execute(f"{query}{order} LIMIT ?", (*key, revision, adjudication, MAX_REVIEWERS_PER_ITEM))
     ]
     return [Decision.model_validate_json(value) for *_, value in sorted(rows, key=lambda row: row[:2])]
 
@@ -91,6 +91,15 @@ def has_decision(db: sqlite3.Connection, key: DecisionKey) -> bool:
     """Whether the reviewer has decided about any revision; also if the decision is withdrawn."""
     query = "SELECT 1 FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ? AND adjudication = ?"
     return db.execute(query, (key.dataset, key.id, key.reviewer, key.is_adjudication)).fetchone() is not None
+
+
+def list_reviewers(db: sqlite3.Connection, key: SentenceKey, revision: int) -> list[str]:
+    """The reviewers with a decision about a revision in force: those whose decisions count."""
+    query = (
+        "SELECT reviewer FROM decisions WHERE dataset = ? AND id = ? AND revision = ? AND adjudication = 0"
+        " AND verdict <> 'withdrawn' ORDER BY decided_at, reviewer LIMIT ?"
+    )
+    return [reviewer for (reviewer,) in db.execute(query, (*key, revision, MAX_REVIEWERS_PER_ITEM))]
 
 
 def count_reviewers(db: sqlite3.Connection, key: SentenceKey, revision: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from service.contracts import Assessment
 from service.labels import get_entity_type
-from service.review.decisions import compute_majority_verdict, find_wrong_words
+from service.review.decisions import compute_majority_verdict, find_wrong_words, to_timestamp
 from service.review.items import TASK_DELETION_STATE, build_shown
 from service.review.projection.decisions.blind_answers import put_answers
 from service.review.projection.decisions.decision_tables import list_decided_revisions, read_decisions_in_force
@@ -24,7 +24,7 @@ from service.review.projection.decisions.outcome_tables import (
     put_pair,
 )
 from service.review.projection.summaries import read_item_summary
-from service.review.projection.tables import OPEN_SETTLEMENT, read_overlap, read_task_deletion, to_timestamp, to_utc_day
+from service.review.projection.tables import OPEN_SETTLEMENT, read_overlap, read_task_deletion, to_utc_day
 from service.review.ranker import extract_reviewed_words
 from service.review.review_state import CLOSING_REASONS, derive_item_state, is_deleted_with_task
 from service.review.settlement import settle

@@ -131,3 +131,25 @@ def test_nobody_is_let_in_before_the_keys_are_read(harness: ApiHarness) -> None:
     refused = harness.client.get("/v1/datasets")
     assert (refused.status_code, refused.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
     assert harness.client.get("/readyz").json()["conditions"]["keys"] == "the keys are still being read"
+    assert "the keys are still being read: try again" in refused.json()["detail"]
+
+
+def test_keys_that_cannot_be_read_are_not_said_to_be_on_their_way(harness: ApiHarness) -> None:
+    view = KeyView(harness.log, TOPICS.keys)
+    view.error = "the embedded log failed"
+    harness.serve_with(key_view=view)
+    for path in ("/v1/datasets", "/v1/keys"):
+        refused = harness.client.get(path)
+        assert refused.status_code == 503
+        assert refused.json()["detail"] == "the keys can't be read now: the service's log and /readyz have the reason"
+    assert harness.client.get("/readyz").json()["conditions"]["keys"] == "the embedded log failed"
+
+
+def test_keys_that_cannot_be_read_cannot_be_changed(harness: ApiHarness) -> None:
+    """Also by those who are let in with a key of the settings."""
+    view = KeyView(harness.log, TOPICS.keys)
+    view.error = "the embedded log failed"
+    harness.serve_with_limits(keys=f"lead:admin:{hash_key(ADMIN)}")
+    client = harness.serve_with(key_view=view)
+    refused = client.post("/v1/keys/dana/rotate", headers=bearer(ADMIN), json={})
+    assert (refused.status_code, "can't be read" in refused.json()["detail"]) == (503, True)

@@ -57,6 +57,15 @@ def test_a_decision_carries_the_name_of_its_key(harness: ApiHarness, client: Tes
     assert read_decisions(harness) == [("dana", None, False), ("emil", None, False)]
 
 
+def test_the_progress_is_that_of_the_key(harness: ApiHarness, client: TestClient) -> None:
+    """It is 0 for a key that decides under other names."""
+    assert decide(client, LEAD, reviewer="dana").status_code == 202
+    harness.project()
+    for key, own in ((DANA, 1), (LEAD, 0)):
+        found = client.get("/v1/review/progress", headers=bearer(key)).json()
+        assert (found["decided"], found["decided_by_reviewer"], found["last_hour"]) == (1, own, own)
+
+
 def test_the_audit_trail_refers_to_the_decision(harness: ApiHarness, client: TestClient) -> None:
     assert decide(client, LEAD, reviewer="dana", note="a secret").status_code == 202
     (record,) = harness.read_messages(TOPICS.audit)

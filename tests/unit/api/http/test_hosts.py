@@ -39,6 +39,7 @@ def test_a_foreign_name_can_neither_read_nor_write(harness: ApiHarness, host: st
     ):
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:labelwatch:problem:forbidden")
         assert "LABELWATCH_API_HOSTS" in answer.json()["detail"]
+        assert "`labelwatch key new --name NAME --role admin`, or set LABELWATCH_API_KEYS" in answer.json()["detail"]
     assert harness.client.get("/readyz", headers=headers).status_code == 200
 
 

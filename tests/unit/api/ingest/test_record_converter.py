@@ -242,7 +242,7 @@ def test_a_line_with_a_label_of_no_class_is_its_problem(shared: ScoringHarness) 
 
 def test_a_sentence_that_the_model_fails_on_is_named(shared: ScoringHarness) -> None:
     record = {"text": f"{POISON_WORD} won", "spans": []}
-    assert problem(shared.post("/v1/score?format=spans", [record]), 422, None).startswith("record 1: ")
+    assert problem(shared.post("/v1/score?format=spans", [record]), 422, "0").startswith("record 1: ")
 
 
 TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}

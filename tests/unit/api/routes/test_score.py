@@ -253,13 +253,28 @@ BAD: list[tuple[Any, int, str | None, str]] = [
         "sentences.1.labels",
         f"word 0 ({ONE['tokens'][0]!r}), `sentences.1.labels`: ",
     ),
-    ({"sentences": [ONE, {"tokens": [POISON_WORD], "labels": ["O"]}]}, 422, None, "sentences.1"),
+    ({"sentences": [ONE, {"tokens": [POISON_WORD], "labels": ["O"]}]}, 422, "sentences.1", "`sentences.1`: "),
     ({"sentences": [ONE], "metod": "product"}, 422, "metod", "beside"),
     ({"sentences": [ONE], "method": 3}, 422, "method", "text"),
     ({"sentences": [ONE], "method": "best"}, 422, "method", "worst-token"),
     ({"sentences": [ONE], "token_score": "best"}, 422, "token_score", "self-confidence"),
     ({"sentences": [ONE] * 21}, 413, "sentences", "21 sentences, the limit is 20 per request"),
 ]
+
+
+def test_the_limit_of_subwords_names_the_words(
+    shared: ScoringHarness, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classifier, "_max_subwords", 60)
+    long = {"tokens": ["xqz" * 10] * 9, "labels": ["O"] * 9}
+    reason = "its 9 words are 270 subwords for this model, at most 60 are read: split it"
+    assert problem(shared.post("/v1/score", long), 422, "tokens") == f"`tokens`: {reason}"
+    several = shared.post("/v1/score", {"sentences": [ONE, long]})
+    assert problem(several, 422, "sentences.1.tokens") == f"`sentences.1.tokens`: {reason}"
+    _, line = shared.post_lines("/v1/score", ONE, long).text.splitlines()
+    assert (json.loads(line)["field"], json.loads(line)["line"]) == ("tokens", 2)
+    record = {"text": " ".join(long["tokens"]), "spans": []}
+    assert problem(shared.post("/v1/score?format=spans", record), 422).startswith("record 1: its 9 words are 270")
 
 
 @pytest.mark.parametrize(("body", "status", "field", "detail"), BAD, ids=[str(case[0])[:40] for case in BAD])

@@ -18,6 +18,7 @@ from service.errors import InferenceError
 from service.formats import read_sentences
 from service.formats.plain.assessments import ASSESSMENT_COLUMNS
 from service.inference.classifier import WordProbs
+from service.inference.providers import CPU_ONLY
 from tests.support.tiny_models import LABELS
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ class FakeClassifier:
 
     batching = "planned"
 
-    def __init__(self, folder: object, *, threads: int) -> None:
+    def __init__(self, folder: object, *, threads: int, providers: Sequence[str]) -> None:
         assert threads >= 1
+        assert tuple(providers) == CPU_ONLY
 
     def infer_stream(self, sentences: Iterable[Sequence[str]], *, pooling: None = None) -> Iterator[object]:
         for number, words in enumerate(sentences):

@@ -50,13 +50,14 @@ def classifier() -> Classifier:
 
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails the test if a model is loaded or run."""
+    """Fails the test if a model is loaded or run, or if the settings of models are used."""
 
     def fail(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a model was loaded")
 
     monkeypatch.setattr(audit_run, "Classifier", fail)
     monkeypatch.setattr(score, "find_model", fail)
+    monkeypatch.setenv("LABELWATCH_MODEL_PROVIDERS", "nothing")
 
 
 def infer_rows(classifier: Classifier, data: Data) -> list[np.ndarray[Any, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
 from typing import TYPE_CHECKING
 
 from service.log.codec import to_memory_key, to_state_key
@@ -78,6 +79,26 @@ def test_check_writes_to_the_folder_of_a_log_that_does_not_exist(
     monkeypatch.setattr("service.cli.serve.check.tempfile.TemporaryFile", refused)
     (line,) = find_problems(harness)
     assert line.endswith(f"{harness.folder} is not writable: Read-only file system")
+
+
+def test_check_finds_a_log_that_is_gone(harness: CommandHarness) -> None:
+    """A start would begin an empty log without keys, so files that an earlier one has left are not `ok`."""
+    leftovers = ("queue.sqlite", "deliveries.sqlite", "log.sqlite-wal", "log.sqlite.replaced-20260101T000000")
+    for name in leftovers:
+        left = harness.folder / name
+        sqlite3.connect(left).close()
+        (line,) = find_problems(harness)
+        assert line == (
+            f"WRONG log: {harness.log_path} is missing, and {name} is left beside it: move the file back, or restore a backup "
+            "with `labelwatch restore`. To start over with an empty log, without keys and settings, move what is left away "
+            "or remove it"
+        )
+        left.unlink()
+    for name in leftovers:
+        sqlite3.connect(harness.folder / name).close()
+    (line,) = find_problems(harness)
+    assert "log.sqlite-wal, queue.sqlite, deliveries.sqlite, log.sqlite.replaced-20260101T000000 are left" in line
+    assert not harness.log_path.exists()
 
 
 def test_check_reads_settings_and_state(harness: CommandHarness) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import selectors
+import shutil
 import signal
 import socket
 import threading
@@ -189,6 +190,23 @@ def test_a_new_key_with_a_role_and_datasets(harness: CommandHarness) -> None:
     assert (unnamed.code, "--name" in unnamed.err) == (2, True)
 
 
+def test_a_first_key_that_is_not_of_an_admin_comes_with_a_hint(harness: CommandHarness) -> None:
+    hint = "create one with `labelwatch key new --name NAME --role admin`"
+    assert f"No key has the role admin for all datasets, and from now on every request needs a key: {hint}" in (
+        harness.run("key", "new", "--name", "dana", "--role", "reviewer").err
+    )
+    proxy = {"LABELWATCH_API_PROXY_ADDRESSES": "10.0.0.1"}  # admins come through it
+    assert hint not in harness.run("key", "new", "--name", "emil", **proxy).err
+    limited = harness.run("key", "new", "--name", "fay", "--role", "admin", "--dataset", "med")
+    assert hint in limited.err
+    assert hint not in harness.run("key", "new", "--name", "lead", "--role", "admin").err
+    assert hint not in harness.run("key", "new", "--name", "gus", "--role", "reviewer").err
+    printed = harness.run("key", "new", "--name", "hal", "--print")
+    assert f"None of these keys has the role admin: if the log has none either, {hint}" in printed.err
+    admin = harness.run("key", "new", "--name", "ivy", "--role", "admin", "--print")
+    assert hint not in admin.err
+
+
 def test_stored_keys_are_created_listed_rotated_and_revoked(harness: CommandHarness) -> None:
     created = harness.run("key", "new", "--name", "dana", "--role", "reviewer", "--dataset", "med")
     key = created.out.strip()
@@ -316,6 +334,20 @@ def test_a_log_that_is_deleted_is_noticed(harness: CommandHarness) -> None:
         refused = client.post("/v1/sentences", json=WRONG)
         assert (refused.status_code, "was deleted" in refused.json()["detail"]) == (503, True)
         assert "was deleted" in client.get("/readyz").json()["degraded"]["log"]
+        assert client.post("/v1/score", json=WRONG).status_code == 200
+        stop_process(process, signal.SIGTERM)
+
+
+def test_a_folder_that_is_deleted_does_not_end_the_service(harness: CommandHarness) -> None:
+    folder = harness.folder / "data"
+    with running(harness, "up", LABELWATCH_LOG_PATH=str(folder / "log.sqlite")) as (process, client):
+        assert client.post("/v1/sentences", json=WRONG).status_code == 202
+        poll_until(client, "/v1/datasets/default/thresholds", lambda answer: answer.get("sentences") == 1)
+        poll_until(client, "/readyz", lambda _: len([*folder.glob("log.sqlite.*.lock")]) == 2)  # the leases are taken
+        shutil.rmtree(folder)
+        poll_until(client, "/readyz", lambda answer: "failed: No such file" in answer["degraded"].get("review", ""))
+        refused = client.post("/v1/sentences", json=WRONG)
+        assert (refused.status_code, "without keys and settings" in refused.json()["detail"]) == (503, True)
         assert client.post("/v1/score", json=WRONG).status_code == 200
         stop_process(process, signal.SIGTERM)
 

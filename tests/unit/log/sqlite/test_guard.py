@@ -39,8 +39,9 @@ def test_a_deleted_file_accepts_nothing(path: Path, replaced: bool) -> None:
             beside.unlink()
         if replaced:
             path.touch()
-        with pytest.raises(StreamError, match="was deleted or replaced while labelwatch was running"):
+        with pytest.raises(StreamError, match="was deleted or replaced while labelwatch was running") as refused:
             log.append([ONE])
+        assert "Without the file, a restart begins an empty log, without keys and settings" in str(refused.value)
         assert read_values(log) == [b"one"]
 
 

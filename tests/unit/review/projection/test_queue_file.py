@@ -50,6 +50,25 @@ def test_a_file_that_is_deleted_is_built_again(harness: QueueHarness) -> None:
     assert harness.queue.file.path.exists()
 
 
+@pytest.mark.parametrize("same", [False, True])
+def test_without_its_folder_the_queue_waits_until_the_folder_is_back(tmp_path: Path, same: bool) -> None:
+    folder, aside = tmp_path / "data", tmp_path / "aside"
+    with closing(QueueFile(folder / "queue.sqlite")) as file:
+        folder.rename(aside)
+        for _ in range(2):  # the first attempt has closed the connections
+            with pytest.raises(StateError, match=r"the review queue at .*queue\.sqlite failed: No such file"):
+                file.clear()
+            with pytest.raises(StateError), file.read_transaction():
+                pass
+        if same:
+            aside.rename(folder)
+        else:
+            folder.mkdir()
+        file.clear()
+        with file.read_transaction() as db:
+            assert db.execute("SELECT count(*) FROM items").fetchone() == (0,)
+
+
 def test_changes_can_be_waited_for(harness: QueueHarness) -> None:
     harness.write(make_scored_output("a", 0.1))
     before = harness.queue.version

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from service.log.protocol import Output
 from service.review.items import MAX_SHOWN_DECISIONS
-from service.review.messages import encode_adjudication_key
+from service.review.messages import encode_adjudication_key, iterate_assessments, iterate_decisions
 from service.review.projection.decisions.decision_tables import read_decisions_in_force
 from service.review.projection.decisions.outcomes import update_outcomes
 from service.review.projection.summaries import Summaries
-from service.review.queue.queue import QueueFilter
-from service.review.settlement import MAX_REVIEWERS_PER_ITEM
+from service.review.queue.queue import QueueFilter, ReviewQueue
+from service.review.review_state import ReviewState
+from service.review.settlement import MAX_REVIEWERS_PER_ITEM, settle
 from tests.support.review_queue import (
     NOW,
     TOPICS,
+    MemoryLog,
+    QueueHarness,
     dump_queue,
     dump_rebuilt_queue,
     make_assessment,
@@ -24,10 +29,8 @@ from tests.support.review_queue import (
     make_review_output,
     make_scored_output,
     make_settings_output,
+    minutes_after_now,
 )
-
-if TYPE_CHECKING:
-    from tests.support.review_queue import QueueHarness
 
 
 @pytest.fixture
@@ -216,3 +219,92 @@ def test_a_decision_that_goes_makes_room_for_the_next(harness: QueueHarness) -> 
     assert names[-1] not in {each.reviewer for each in get_item(harness, "a").decisions}
     harness.write(make_decision_output("a", "ok", reviewer=names[0], withdrawn=True))
     assert [each.reviewer for each in get_item(harness, "a").decisions] == names[1:]
+
+
+def test_later_decisions_do_not_displace_earlier_ones(harness: QueueHarness) -> None:
+    early = [f"z{number:02}" for number in range(MAX_REVIEWERS_PER_ITEM)]
+    late = [f"a{number:02}" for number in range(MAX_REVIEWERS_PER_ITEM + 2)]
+    harness.write(
+        make_scored_output("a", 0.1),
+        *(make_decision_output("a", "ok", reviewer=name) for name in early),
+        *(make_decision_output("a", "error", reviewer=name, decided_at=minutes_after_now(1)) for name in late),
+    )
+    item = get_item(harness, "a")
+    assert [each.reviewer for each in item.decisions] == early
+    assert (item.decision_count, item.agreement) == (42, "agree")
+    assert harness.queue.build_overview("default").precision == 0.0
+    with harness.queue.file.read_transaction() as db:
+        assert [name for (name,) in db.execute("SELECT reviewer FROM answers ORDER BY reviewer")] == early
+    seen_by_late = get_item(harness, "a", "a03")
+    assert [each.reviewer for each in seen_by_late.decisions] == ["a03", *early[:-1]]
+    assert seen_by_late.agreement == "agree"
+
+
+@pytest.mark.parametrize("minutes", [0, 1])
+def test_of_many_adjudications_the_last_is_read_and_shown(double: QueueHarness, minutes: int) -> None:
+    """By time, and by name where the time is the same."""
+    names = [f"r{number:02}" for number in range(MAX_REVIEWERS_PER_ITEM + 5)]
+    double.write(
+        make_decision_output("a", "ok", reviewer="bob"),
+        *(
+            make_decision_output("a", "ok", reviewer=name, adjudication=True, decided_at=minutes_after_now(n * minutes))
+            for n, name in enumerate(names)
+        ),
+        make_decision_output(
+            "a", "error", reviewer="zoe", adjudication=True, decided_at=minutes_after_now(60 * minutes)
+        ),
+    )
+    assert double.queue.build_overview("default").precision == 1.0
+    assert "zoe" in {each.reviewer for each in get_item(double, "a").decisions}
+
+
+few_names = st.sampled_from([f"r{number:02}" for number in range(MAX_REVIEWERS_PER_ITEM + 4)])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    decided=st.lists(
+        st.tuples(few_names, st.sampled_from(("error", "ok")), st.integers(0, 1), st.integers(0, 9)),
+        min_size=2 * MAX_REVIEWERS_PER_ITEM,
+        max_size=80,
+    ),
+    mostly_adjudications=st.booleans(),
+    overlap=st.integers(1, 2),
+    seed=st.integers(0, 20),
+    compacted=st.booleans(),
+)
+def test_which_of_too_many_decisions_count_depends_on_the_records_alone(
+    decided: list[tuple[str, str, int, int]], mostly_adjudications: bool, overlap: int, seed: int, compacted: bool
+) -> None:
+    log = MemoryLog()
+    log.append(
+        [make_settings_output(name="default", overlap=overlap, version=1), make_scored_output("a", 0.1)]
+        + [
+            make_decision_output(
+                "a",
+                verdict,
+                reviewer=name,
+                decided_at=minutes_after_now(minute),
+                withdrawn=kind == 0,
+                adjudication=(kind == 1) != mostly_adjudications,
+            )
+            for name, verdict, minute, kind in decided
+        ]
+    )
+    state: ReviewState[Any] = ReviewState({"default": overlap})
+    for assessment in iterate_assessments(record for record in log.records if record.topic == TOPICS.review):
+        state.apply_assessment(assessment)
+    for decision in iterate_decisions(record for record in log.records if record.topic == TOPICS.decisions):
+        state.apply_decision(decision)
+    harness = QueueHarness(log, ReviewQueue(":memory:"))
+    try:
+        harness.catch_up()
+        sentence = state.sentences.get("default", "a")
+        assert sentence is not None
+        with harness.queue.file.read_transaction() as db:
+            stored = settle(read_decisions_in_force(db, ("default", "a"), 0), overlap)
+        assert stored == state.settle(sentence)
+        rebuilt = dump_rebuilt_queue(log.reader(seed=seed, most=7, compacted=compacted), TOPICS)
+        assert dump_queue(harness.queue) == rebuilt
+    finally:
+        harness.close()

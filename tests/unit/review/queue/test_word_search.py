@@ -46,6 +46,8 @@ def search(db: sqlite3.Connection, match: str) -> list[int]:
         ('"madrid real"', []),
         ("Mad", []),
         ("Mad*", [0, 1]),
+        ("*Madrid", [0, 1]),  # read as the word itself
+        ("*rid", []),
         ('"real mad"*', [0]),
         ("drivers' union", [0]),
         ("jose", [2]),

@@ -50,8 +50,32 @@ def test_an_address_that_others_reach_needs_keys(tmp_path: Path, address: str) -
 def test_this_machine_needs_none(tmp_path: Path, address: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert prepare(tmp_path, address) == []
-    assert "this machine may do everything" in caplog.text
+    assert "there are no keys: everybody on this machine may do everything" in caplog.text
+    assert "create one with `labelwatch key new --name NAME --role admin`" in caplog.text
     assert not (tmp_path / "log.sqlite").exists()
+
+
+def test_nobody_is_warned_if_the_log_has_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    prepare(tmp_path, "127.0.0.1", keyless="generate")
+    with caplog.at_level(logging.WARNING):
+        for address, keyless in (("127.0.0.1", "refuse"), (EVERYWHERE, "allow")):
+            assert prepare(tmp_path, address, keyless=keyless) == []
+    assert caplog.text == ""
+
+
+def test_a_log_that_cannot_be_read_may_have_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "log.sqlite").write_bytes(b"no database" * 1000)
+    with caplog.at_level(logging.WARNING):
+        assert prepare(tmp_path, "127.0.0.1") == []
+    assert "unless the log has keys, everybody on this machine may do everything" in caplog.text
+
+
+def test_kafka_is_not_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It may take long to answer, and the service starts without it."""
+    settings = Settings.model_validate({"kafka": {"bootstrap_servers": "127.0.0.1:9"}, "log": {"path": tmp_path / "x"}})
+    with caplog.at_level(logging.WARNING):
+        prepare_keyless_start(settings, build_topics(settings), "127.0.0.1", print)
+    assert "unless the log has keys, everybody on this machine may do everything" in caplog.text
 
 
 @pytest.mark.parametrize(

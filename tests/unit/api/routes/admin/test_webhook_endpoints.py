@@ -10,7 +10,7 @@ import pytest
 from service.notifications.admin import WebhookAdmin
 from service.notifications.client import WebhookClient
 from tests.support.api_harness import TOPICS
-from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.command_harness import CommandHarness
 from tests.support.tiny_models import make_model
 from tests.support.webhook_receiver import WebhookReceiver
 
@@ -70,7 +70,10 @@ def test_an_endpoint_is_added_tested_and_removed(harness: ApiHarness, client: Te
     [
         ({}, "url", "it is not a URL"),
         ({"url": "http://example.com"}, "url", "use https"),
+        ({"url": "https://10.0.0.1/hook"}, "url", "is not a public address"),
+        ({"url": "https://localhost"}, "url", "LABELWATCH_WEBHOOKS_ALLOWED_HOSTS"),
         ({"url": "https://example.com", "events": ["nothing"]}, "events", "items.flagged"),
+        ({"url": "https://example.com", "events": []}, "events", "give at least 1 entry"),
         ({"url": "https://example.com", "datasets": ["No Name"]}, "datasets", "lower-case"),
         ({"url": "https://example.com", "body": "xml"}, "body", "slack"),
         ({"url": "https://example.com", "color": "red"}, "color", "there is no such field"),
@@ -83,6 +86,12 @@ def test_an_endpoint_that_can_not_be_is_refused(
     assert answer.status_code == 422
     assert field in str(answer.json().get("field", ""))
     assert problem in answer.json()["detail"]
+
+
+def test_a_list_with_wrong_entries_is_not_too_short(client: TestClient) -> None:
+    answer = client.post(PATH, json={"url": "https://example.com", "events": ["nothing"]}).json()
+    assert answer["field"] == "events.0"
+    assert "at least" not in answer["detail"]
 
 
 def test_an_unknown_endpoint_is_not_found(client: TestClient) -> None:
@@ -99,7 +108,12 @@ def test_without_a_key_webhooks_are_off(harness: ApiHarness) -> None:
 
 def test_by_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     harness = CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
-    assert harness.run("send", harness.write_file(make_sentences(1))).code == 0
+    refused = harness.run("webhooks", "list", LABELWATCH_WEBHOOKS_KEY=KEY)
+    assert (refused.code, "there is no log" in refused.err) == (1, True)
+    assert not harness.log_path.exists()
+    added = harness.run("webhooks", "add", "https://example.com", LABELWATCH_WEBHOOKS_KEY=KEY)
+    assert (added.code, harness.log_path.exists()) == (0, True), added.err  # as `labelwatch key new`
+    assert harness.run("webhooks", "remove", added.out.split()[1], LABELWATCH_WEBHOOKS_KEY=KEY).code == 0
     refused = harness.run("webhooks", "list")
     assert (refused.code, "LABELWATCH_WEBHOOKS_KEY" in refused.err) == (1, True)
     harness.variables |= {"LABELWATCH_WEBHOOKS_KEY": KEY, "LABELWATCH_WEBHOOKS_ALLOWED_HOSTS": "127.0.0.1"}
@@ -113,7 +127,12 @@ def test_by_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         failed = harness.run("webhooks", "test", endpoint_id)
         assert (failed.code, failed.out) == (1, "not delivered: answered 503\n")
     assert "item.decided" in harness.run("webhooks", "list").out
-    assert harness.run("webhooks", "failed", endpoint_id).out == ""
+    none_failed = harness.run("webhooks", "failed", endpoint_id)
+    assert (none_failed.code, none_failed.out) == (0, "")
+    assert f"no notification to {endpoint_id} has failed" in none_failed.err
+    for url, problem in (("https://10.0.0.1", "is not a public address"), ("http://example.com", "use https")):
+        refused = harness.run("webhooks", "add", url)
+        assert (refused.code != 0, problem in refused.err) == (True, True), refused.err
     assert "0 notifications are sent again" in harness.run("webhooks", "retry", endpoint_id).out
     assert harness.run("webhooks", "remove", endpoint_id).code == 0
     assert harness.run("webhooks", "remove", endpoint_id).code == 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.api.routes.review.decisions import BulkFilter
+from service.api.routes.review.previews import BulkFilter
 from service.contracts import BelowPolicy, DatasetSettings
 from service.review.queue.filters import QueueFilter
 from tests.support.api_harness import TOPICS
@@ -97,7 +97,7 @@ def test_the_same_request_again_changes_nothing_and_undo_opens_exactly_these_ite
 def test_a_withdrawal_of_a_decision_that_was_never_made_is_left_out(
     full: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.api.withdrawals.QUEUE_TIMEOUT_S", 60.0)  # never too late, on a busy machine either
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)  # never too late, on a busy machine either
     withdrawal = {"dataset": "news", "id": "0-1", "reviewer": "anna", "verdict": "ok", "withdrawn": True}
     with full.run_projector():
         answer = full.client.post("/v1/decisions", json={"decisions": [withdrawal], "partial": True}).json()

@@ -93,7 +93,8 @@ def test_filters(full: ApiHarness) -> None:
     flag = item["doubtful"][0]
     page = full.client.get("/v1/review", params={"given": flag["given"], "suggested": flag["suggested"]}).json()
     assert item["id"] in {entry["id"] for entry in page["items"]}
-    assert ids(given="no-such-label") == set()
+    for unknown in ({"given": "no-such-label"}, {"dataset": "no-such-dataset"}, {"model": "no-such-model"}):
+        assert ids(**unknown) == set()
 
 
 def test_a_search_over_words(full: ApiHarness) -> None:
@@ -318,7 +319,7 @@ def withdraw(harness: ApiHarness, item: dict[str, Any], reviewer: str = "anna", 
 
 
 def test_a_decision_that_was_never_made_is_not_withdrawn(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.withdrawals.QUEUE_TIMEOUT_S", 60.0)  # never too late, on a busy machine either
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)  # never too late, on a busy machine either
     item = first(full, dataset="news")
     decision = {"dataset": "news", "id": item["id"], "reviewer": "ben", "verdict": "ok"}
     assert full.client.post("/v1/decisions", json=decision).status_code == 202
@@ -363,7 +364,7 @@ def test_a_withdrawal_is_accepted_while_the_log_may_hold_the_decision(
     full: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The decision failed with an unknown outcome, or the queue is behind: nothing that may be valid is refused."""
-    monkeypatch.setattr("service.api.withdrawals.QUEUE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 0.1)
     item, other, *_ = full.client.get("/v1/review", params={"dataset": "news"}).json()["items"]
     log = full.log
 
@@ -593,6 +594,7 @@ def test_the_progress_of_the_day(full: ApiHarness) -> None:
     }
     everybody = full.client.get("/v1/review/progress", params={"since": "2024-05-31T00:00:00+02:00"}).json()
     assert (everybody["decided"], everybody["decided_by_reviewer"], everybody["open"]) == (3, None, 12)
+    assert everybody["last_hour"] == 2
     assert full.client.get("/v1/review/progress").json()["since"].endswith("T00:00:00Z")
     for since in ("yesterday", "2024-05-31T00:00:00"):
         refused = full.client.get("/v1/review/progress", params={"since": since})

@@ -1,0 +1,147 @@
+"""How many reviewers have decided about an item, with those whose decisions the queue does not show yet.
+
+The queue shows a decision a moment after it is in the log. Until then this process counts what it has accepted itself. It
+does not know what other processes accept at the same time: together they may exceed the limit, each by as many as it allows.
+`settlement` says which decisions count then.
+
+A decision that was accepted may not be there: the log failed to take it, or it was withdrawn through another process. So
+before a reviewer is refused because of it, the queue reads all that the log holds. If it is too late, the decision counts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from service.api.http.threads import run_in_thread
+from service.api.queue_end import QueueEnd
+from service.review.settlement import FULL_ITEM, MAX_REVIEWERS_PER_ITEM, has_decided
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from service.api.backend import Backend
+    from service.contracts import Decision
+    from service.review.items import ReviewItem
+
+MAX_ACCEPTED_DECISIONS = 10_000
+
+
+class ItemRevision(NamedTuple):
+    dataset: str
+    id: str
+    revision: int
+
+
+@dataclass(slots=True, eq=False)
+class Acceptance:
+    """A reviewer's first decision about an item. `ended_at`: when the log had taken it or failed to, by the monotonic clock."""
+
+    ended_at: float = math.inf
+
+
+class AcceptedReviewers:
+    """The reviewers whose decisions this process has accepted, by item: the last ones. For the event loop only."""
+
+    def __init__(self) -> None:
+        self._items: OrderedDict[ItemRevision, dict[str, Acceptance]] = OrderedDict()
+        self._size = 0
+
+    def get(self, item: ItemRevision) -> Mapping[str, Acceptance]:
+        return self._items.get(item, {})
+
+    def add(self, item: ItemRevision, reviewer: str) -> Acceptance:
+        """Adds one who is not there yet."""
+        acceptance = self._items.setdefault(item, {})[reviewer] = Acceptance()
+        self._items.move_to_end(item)
+        self._size += 1
+        while self._size > MAX_ACCEPTED_DECISIONS:
+            _, oldest = self._items.popitem(last=False)
+            self._size -= len(oldest)
+        return acceptance
+
+    def remove(self, item: ItemRevision, reviewer: str) -> None:
+        reviewers = self._items.get(item, {})
+        if reviewers.pop(reviewer, None) is not None:
+            self._size -= 1
+            if not reviewers:
+                del self._items[item]
+
+
+class ReviewerLimit:
+    """Checks the decisions of one request. Its reviewers count at once, also for other requests, unless it fails.
+
+    It waits for the queue once.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._accepted = backend.accepted_reviewers
+        self._added: dict[tuple[ItemRevision, str], Acceptance] = {}
+        self._withdrawn: set[tuple[ItemRevision, str]] = set()
+        self._end: QueueEnd | None = None  # none: the queue was not asked to read the log yet
+        self._is_sent = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        now = time.monotonic()
+        for (item, reviewer), acceptance in self._added.items():
+            if self._is_sent:
+                acceptance.ended_at = now
+            else:
+                self._accepted.remove(item, reviewer)
+        if self._is_sent and kind is None:
+            for item, reviewer in self._withdrawn:
+                self._accepted.remove(item, reviewer)
+
+    def note_sent(self) -> None:
+        """Call it before the decisions are sent: one whose outcome is unknown may be in the log."""
+        self._is_sent = True
+
+    async def check(self, item: ReviewItem, decision: Decision) -> str | None:
+        """Why the reviewer can't decide; None if they can. `item` must be as this reviewer sees it."""
+        if decision.adjudication:
+            return None
+        about, reviewer = ItemRevision(decision.dataset, decision.id, decision.revision), decision.reviewer
+        if decision.withdrawn:
+            self._withdrawn.add((about, reviewer))
+            return None
+        self._withdrawn.discard((about, reviewer))
+        if has_decided(item, reviewer) or reviewer in self._accepted.get(about):
+            return None
+        if not await self._has_room(about, item.decision_count):
+            return FULL_ITEM
+        if reviewer not in self._accepted.get(about):  # by another request in the meantime
+            self._added[about, reviewer] = self._accepted.add(about, reviewer)
+        return None
+
+    async def _has_room(self, item: ItemRevision, shown_count: int) -> bool:
+        # What is accepted is read after the queue: in between, a decision may only be counted twice, never left out.
+        if shown_count + len(self._accepted.get(item)) < MAX_REVIEWERS_PER_ITEM:
+            return True
+        shown = await self._read_shown(item)
+        accepted = self._accepted.get(item)
+        if len(shown | accepted.keys()) < MAX_REVIEWERS_PER_ITEM:
+            return True
+        if all(name in shown or each.ended_at == math.inf for name, each in accepted.items()):
+            return False
+        if self._end is None:
+            self._end = await QueueEnd.wait_for(self._backend.projector)
+        if not self._end.has_been_reached():
+            return False
+        shown = await self._read_shown(item)
+        if not self._end.has_been_reached():  # the queue was built again: it may have been empty
+            return False
+        later = {name for name, each in self._accepted.get(item).items() if each.ended_at > self._end.requested_at}
+        return len(shown | later) < MAX_REVIEWERS_PER_ITEM
+
+    async def _read_shown(self, item: ItemRevision) -> set[str]:
+        key = (item.dataset, item.id)
+        return set(await run_in_thread(self._backend.queue.list_reviewers, key, item.revision))

@@ -1,0 +1,172 @@
+"""The limit of reviewers per item holds within a request, between requests, and while the queue is behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import pytest
+
+from service.contracts import BelowPolicy, DatasetSettings
+from service.errors import StreamError
+from service.review.settlement import MAX_REVIEWERS_PER_ITEM
+from tests.support.api_harness import TOPICS
+from tests.support.command_harness import make_sentences
+from tests.support.review_queue import make_decision_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from service.log.protocol import Output
+    from tests.support.api_harness import ApiHarness
+
+LIMIT = MAX_REVIEWERS_PER_ITEM
+
+
+@pytest.fixture
+def full(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> ApiHarness:
+    """A queue that is behind unless a test lets it read, and that nobody waits for."""
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 0.0)
+    harness.worker._datasets.put(DatasetSettings(name="news", flag_policy=BelowPolicy(kind="below", cut=2.0)))
+    harness.send(*make_sentences(3, dataset="news"))
+    return harness
+
+
+def make_decision(reviewer: str, **more: Any) -> dict[str, Any]:
+    return {"dataset": "news", "id": "0-0", "reviewer": reviewer, "verdict": "ok", **more}
+
+
+def name_reviewers(first: int, end: int) -> list[str]:
+    return [f"r{number:02}" for number in range(first, end)]
+
+
+def decide(harness: ApiHarness, reviewer: str, **more: Any) -> int:
+    return harness.client.post("/v1/decisions", json=make_decision(reviewer, **more)).status_code
+
+
+def decide_together(harness: ApiHarness, reviewers: Iterable[str], **more: Any) -> httpx.Response:
+    decisions = [make_decision(reviewer) for reviewer in reviewers]
+    return harness.client.post("/v1/decisions", json={"decisions": decisions, **more})
+
+
+def list_deciders(harness: ApiHarness) -> list[str]:
+    return [message["reviewer"] for message in harness.read_messages(TOPICS.decisions)]
+
+
+def test_the_limit_holds_within_one_request(full: ApiHarness) -> None:
+    refused = decide_together(full, name_reviewers(0, LIMIT + 5))
+    assert (refused.status_code, refused.json()["field"]) == (409, f"decisions.{LIMIT}.reviewer")
+    assert refused.json()["detail"].startswith(f"decisions.{LIMIT}: {LIMIT} reviewers have decided about it")
+    assert list_deciders(full) == []
+    assert decide_together(full, name_reviewers(50, 50 + LIMIT)).json()["accepted"] == LIMIT  # the others do not count
+
+
+def test_with_partial_further_reviewers_are_left_out(full: ApiHarness) -> None:
+    answer = decide_together(full, name_reviewers(0, LIMIT + 5), partial=True).json()
+    assert answer["accepted"] == LIMIT
+    assert [(each["id"], each["reason"]) for each in answer["left_out"]] == [("0-0", "decided")] * 5
+    assert list_deciders(full) == name_reviewers(0, LIMIT)
+
+
+def test_the_limit_holds_while_the_queue_is_behind(full: ApiHarness) -> None:
+    """The last reviewer is refused, and so are all of a further request. A changed decision takes no place."""
+    assert [decide(full, name) for name in name_reviewers(0, LIMIT + 1)] == [202] * LIMIT + [409]
+    assert decide_together(full, name_reviewers(60, 81)).status_code == 409
+    assert decide(full, "r03", verdict="error") == 202
+    assert decide(full, "zoe", id="0-1") == 202
+    full.project()
+    item = full.client.get("/v1/review/news/0-0").json()
+    assert item["decision_count"] == LIMIT
+    assert [each["reviewer"] for each in item["decisions"]] == name_reviewers(0, LIMIT)
+
+
+def test_decisions_that_the_queue_shows_count_once(full: ApiHarness) -> None:
+    assert decide_together(full, name_reviewers(0, 15)).status_code == 202
+    full.project()
+    assert decide_together(full, name_reviewers(15, LIMIT)).status_code == 202
+    assert decide(full, "zoe") == 409
+    full.project()
+    assert decide(full, "zoe") == 409
+
+
+def test_another_revision_has_places_of_its_own(full: ApiHarness) -> None:
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+    full.send(*(sentence | {"revision": 1} for sentence in make_sentences(3, dataset="news")))
+    assert decide(full, "zoe") == 202
+
+
+def test_the_limit_holds_for_requests_at_the_same_time(full: ApiHarness) -> None:
+    async def decide_all() -> list[int]:
+        transport = httpx.ASGITransport(full.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            bodies = [make_decision(name) for name in name_reviewers(0, LIMIT + 5)]
+            answers = await asyncio.gather(*(client.post("/v1/decisions", json=body) for body in bodies))
+        return [answer.status_code for answer in answers]
+
+    assert sorted(asyncio.run(decide_all())) == [202] * LIMIT + [409] * 5
+    assert len(set(list_deciders(full))) == LIMIT
+
+
+# -- places that become free -------------------------------------------------------------------------------------------
+
+
+def test_a_withdrawal_makes_room_before_the_queue_shows_it(full: ApiHarness) -> None:
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+    assert decide(full, "r00", withdrawn=True) == 202
+    assert decide(full, "zoe") == 202
+    assert decide(full, "r00") == 409
+
+
+def test_a_decision_that_is_withdrawn_and_made_again_in_one_request_keeps_its_place(full: ApiHarness) -> None:
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+    both = [make_decision("r00", withdrawn=True), make_decision("r00", verdict="error")]
+    assert full.client.post("/v1/decisions", json={"decisions": both}).status_code == 202
+    assert decide(full, "zoe") == 409
+
+
+def test_a_withdrawal_that_another_process_accepts_makes_room(
+    full: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anybody is refused because of a decision that the queue does not show, the queue reads all of the log."""
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+    full.log.append([make_decision_output("0-0", "ok", topics=TOPICS, dataset="news", reviewer="r00", withdrawn=True)])
+    with full.run_projector():
+        assert decide(full, "zoe") == 202
+        assert decide(full, "yan") == 409
+
+
+def test_a_request_that_fails_takes_no_place(full: ApiHarness) -> None:
+    decisions = [make_decision(name) for name in name_reviewers(0, LIMIT)]
+    wrong = full.client.post("/v1/decisions", json={"decisions": [*decisions, make_decision("r00", id="none")]})
+    assert wrong.status_code == 404
+    assert decide_together(full, name_reviewers(50, 50 + LIMIT)).status_code == 202
+
+
+def test_decisions_that_the_log_has_not_taken_make_room(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count until the queue has read the log: they may be in it."""
+
+    class Ambiguous:
+        def append(self, outputs: Sequence[Output], **options: Any) -> None:
+            raise StreamError("no answer in time")
+
+    log = full.log
+    full.serve_with(append_to=Ambiguous())
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 503
+    full.serve_with(append_to=log)
+    assert decide(full, "zoe") == 409
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)
+    with full.run_projector():
+        assert decide(full, "zoe") == 202
+
+
+def test_the_memory_of_accepted_decisions_is_bounded(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest are forgotten: the limit is exceeded then, and only while the queue is behind."""
+    monkeypatch.setattr("service.api.reviewer_limit.MAX_ACCEPTED_DECISIONS", LIMIT)
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+    assert decide(full, "zoe") == 409
+    assert decide(full, "zoe", id="0-1") == 202
+    assert decide(full, "zoe") == 202
+    full.project()
+    assert decide(full, "yan") == 409
