@@ -40,9 +40,14 @@ class ItemRevision(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Acceptance:
-    """A reviewer's first decision about an item. `ended_at`: when the log had taken it or failed to, by the monotonic clock."""
+    """A reviewer's place among those who decide about an item. Several requests may hold it.
 
+    `ended_at`: when the log had taken the last decision or failed to, by the monotonic clock; infinity: none was sent yet.
+    """
+
+    holders: int = 0  # requests that have sent nothing yet
     ended_at: float = math.inf
+    is_sent: bool = False
 
 
 class AcceptedReviewers:
@@ -65,6 +70,12 @@ class AcceptedReviewers:
             self._size -= len(oldest)
         return acceptance
 
+    def release(self, item: ItemRevision, reviewer: str, acceptance: Acceptance) -> None:
+        """For a request that fails before it has sent anything."""
+        acceptance.holders -= 1
+        if not acceptance.holders and not acceptance.is_sent and self.get(item).get(reviewer) is acceptance:
+            self.remove(item, reviewer)
+
     def remove(self, item: ItemRevision, reviewer: str) -> None:
         reviewers = self._items.get(item, {})
         if reviewers.pop(reviewer, None) is not None:
@@ -82,7 +93,7 @@ class ReviewerLimit:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._accepted = backend.accepted_reviewers
-        self._added: dict[tuple[ItemRevision, str], Acceptance] = {}
+        self._held: dict[tuple[ItemRevision, str], Acceptance] = {}
         self._withdrawn: set[tuple[ItemRevision, str]] = set()
         self._end: QueueEnd | None = None  # none: the queue was not asked to read the log yet
         self._is_sent = False
@@ -92,11 +103,11 @@ class ReviewerLimit:
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         now = time.monotonic()
-        for (item, reviewer), acceptance in self._added.items():
+        for (item, reviewer), acceptance in self._held.items():
             if self._is_sent:
                 acceptance.ended_at = now
             else:
-                self._accepted.remove(item, reviewer)
+                self._accepted.release(item, reviewer, acceptance)
         if self._is_sent and kind is None:
             for item, reviewer in self._withdrawn:
                 self._accepted.remove(item, reviewer)
@@ -104,6 +115,8 @@ class ReviewerLimit:
     def note_sent(self) -> None:
         """Call it before the decisions are sent: one whose outcome is unknown may be in the log."""
         self._is_sent = True
+        for acceptance in self._held.values():
+            acceptance.is_sent, acceptance.ended_at = True, math.inf
 
     async def check(self, item: ReviewItem, decision: Decision) -> str | None:
         """Why the reviewer can't decide; None if they can. `item` must be as this reviewer sees it."""
@@ -114,13 +127,18 @@ class ReviewerLimit:
             self._withdrawn.add((about, reviewer))
             return None
         self._withdrawn.discard((about, reviewer))
-        if has_decided(item, reviewer) or reviewer in self._accepted.get(about):
+        if has_decided(item, reviewer):
             return None
-        if not await self._has_room(about, item.decision_count):
+        if reviewer not in self._accepted.get(about) and not await self._has_room(about, item.decision_count):
             return FULL_ITEM
-        if reviewer not in self._accepted.get(about):  # by another request in the meantime
-            self._added[about, reviewer] = self._accepted.add(about, reviewer)
+        self._hold(about, reviewer)
         return None
+
+    def _hold(self, item: ItemRevision, reviewer: str) -> None:
+        if (item, reviewer) not in self._held:
+            acceptance = self._accepted.get(item).get(reviewer) or self._accepted.add(item, reviewer)
+            acceptance.holders += 1
+            self._held[item, reviewer] = acceptance
 
     async def _has_room(self, item: ItemRevision, shown_count: int) -> bool:
         # What is accepted is read after the queue: in between, a decision may only be counted twice, never left out.

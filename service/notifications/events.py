@@ -55,11 +55,11 @@ class Condition:
 
 
 def select_events(events: Iterable[Event], endpoint: WebhookEndpoint, start_ms: int) -> list[Event]:
-    """The events that an endpoint is notified about, which is active since `start_ms`."""
+    """The events that an endpoint is notified about, which is active since `start_ms`. One without a time is new."""
     return [
         event
         for event in events
-        if endpoint.wants(event.type, event.dataset) and (event.at_ms is None or event.at_ms >= start_ms)
+        if endpoint.wants(event.type, event.dataset) and (event.at_ms is None or not 0 < event.at_ms < start_ms)
     ]
 
 

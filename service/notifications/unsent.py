@@ -26,7 +26,10 @@ def describe_unsent(state: NotificationState) -> str:
     if not unsent:
         return ""
     who = "1 endpoint of outgoing webhooks gets" if unsent == 1 else f"{unsent} endpoints of outgoing webhooks get"
-    return f"{who} nothing: set LABELWATCH_WEBHOOKS_KEY to the key that was set when they were added, and start again"
+    return (
+        f"{who} nothing from a process without LABELWATCH_WEBHOOKS_KEY: set it to the key that was set when they were added, "
+        "and start again"
+    )
 
 
 class UnsentWebhooks:

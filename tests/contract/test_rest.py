@@ -112,8 +112,15 @@ def right_as_text(case: Case[Any]) -> bool:
     return needed <= set(case.query) <= set(schemas) and all(
         jsonschema_rs.is_valid(schemas[name], one if isinstance(one, str) else json.dumps(one))
         for name, value in case.query.items()
-        for one in (value if isinstance(value, list | dict) else [value])  # of an object the names are sent
+        for one in list_sent(value)
     )
+
+
+def list_sent(value: object) -> list[object]:
+    """The values that a query is sent with: those of lists, and the names of objects."""
+    if isinstance(value, list | dict):
+        return [sent for one in value for sent in list_sent(one)]
+    return [value]
 
 
 # What a schema can't say: rules between fields and parts, names that must exist, and platforms' own records.

@@ -56,6 +56,12 @@ class DeliveryFile:
 
     def add(self, keys: Iterable[str]) -> None:
         now = time.time()
+        with self._mutex:
+            self._unwritten.extend((_digest(key), now) for key in keys)
+            self._write(now)
+
+    def _write(self, now: float) -> None:
+        """Writes what is not written yet. The caller holds the lock."""
 
         def insert(db: sqlite3.Connection) -> bool:
             with db:
@@ -64,14 +70,15 @@ class DeliveryFile:
                 db.execute("DELETE FROM deliveries WHERE no <= (SELECT max(no) FROM deliveries) - ?", (MAX_EVENT_KEYS,))
             return True
 
-        with self._mutex:
-            self._unwritten.extend((_digest(key), now) for key in keys)
-            if self._try("write", insert):
-                self._unwritten.clear()
-                self._has_failed = False
+        if self._try("write", insert):
+            self._unwritten.clear()
+            self._has_failed = False
 
     def close(self) -> None:
         with self._mutex:
+            if self._unwritten:
+                self._failed_at.clear()  # the last chance: it does not wait until a failure is some seconds ago
+                self._write(time.time())
             self._disconnect()
 
     def _try(self, purpose: Literal["read", "write"], use: Callable[[sqlite3.Connection], bool]) -> bool:

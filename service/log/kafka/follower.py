@@ -24,6 +24,7 @@ MAX_POLL_RECORDS = 2_000
 PING_TIMEOUT_MS = 3_000
 RENEW_TIMEOUT_MS = 2_000  # nothing is read meanwhile
 STABLE_ENDS_INTERVAL_S = 0.3
+FAILED_ENDS_INTERVAL_S = 10.0  # a broker that does not answer is asked again after this time: nothing is read meanwhile
 TRANSACTION_GRACE_S = 0.5  # a live writer ends its transaction within this time
 POLL_TIMEOUT_MS = 50  # until the follower has caught up; from then on a poll returns what has been fetched
 
@@ -43,7 +44,7 @@ class KafkaFollower:
         self._next_offsets: dict[TopicPartition, int] = {}
         self._remaining_ends: dict[TopicPartition, int] = {}
         self._waiting_since: float | None = None  # for transactions only
-        self._stable_ends_at = 0.0
+        self._stable_ends_due = 0.0
         try:
             self._remaining_ends = self._fetch_end_offsets(settings.request_timeout_ms)
         except BaseException:
@@ -104,13 +105,14 @@ class KafkaFollower:
         now = time.monotonic()
         if not self._remaining_ends:
             self._waiting_since = None
-        elif now - self._stable_ends_at >= STABLE_ENDS_INTERVAL_S:
-            self._stable_ends_at = now
-            at_end = False
+        elif now >= self._stable_ends_due:
+            at_end, interval = False, FAILED_ENDS_INTERVAL_S
             # A partition without a leader has no end. The poll does not fail for it: its records count as read already.
             with contextlib.suppress(*CLIENT_ERRORS):
                 ends = consumer.end_offsets(sorted(self._remaining_ends), timeout_ms=PING_TIMEOUT_MS)
                 at_end = all(_has_reached(consumer, partition, end) for partition, end in ends.items())
+                interval = STABLE_ENDS_INTERVAL_S
+            self._stable_ends_due = time.monotonic() + interval
             self._waiting_since = (self._waiting_since or now) if at_end else None
 
     @property

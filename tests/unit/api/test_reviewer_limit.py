@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 import pytest
 
-from service.contracts import BelowPolicy, DatasetSettings
+from service.api.reviewer_limit import ReviewerLimit
+from service.api.withdrawals import WithdrawalCheck
+from service.contracts import BelowPolicy, DatasetSettings, Decision
 from service.errors import StreamError
+from service.review.items import ReviewItem
 from service.review.settlement import MAX_REVIEWERS_PER_ITEM
 from tests.support.api_harness import TOPICS
 from tests.support.command_harness import make_sentences
@@ -108,6 +111,35 @@ def test_the_limit_holds_for_requests_at_the_same_time(full: ApiHarness) -> None
     assert len(set(list_deciders(full))) == LIMIT
 
 
+def test_a_place_stays_while_another_request_of_the_reviewer_is_sent(full: ApiHarness) -> None:
+    """The first request fails after the second has found the reviewer's place taken."""
+    backend, decision = full.app.state.backend, Decision(**make_decision("zoe"), revision=0)
+    item = ReviewItem.model_validate(full.client.get("/v1/review/news/0-0").json())
+
+    async def send_two() -> None:
+        with ReviewerLimit(backend) as first, ReviewerLimit(backend) as second:
+            assert await first.check(item, decision) is None
+            assert await second.check(item, decision) is None
+            second.note_sent()
+
+    asyncio.run(send_two())
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 409
+    assert decide_together(full, name_reviewers(1, LIMIT)).status_code == 202
+
+
+def test_a_place_that_no_request_has_used_is_free(full: ApiHarness) -> None:
+    backend, decision = full.app.state.backend, Decision(**make_decision("zoe"), revision=0)
+    item = ReviewItem.model_validate(full.client.get("/v1/review/news/0-0").json())
+
+    async def fail_twice() -> None:
+        with ReviewerLimit(backend) as first, ReviewerLimit(backend) as second:
+            await first.check(item, decision)
+            await second.check(item, decision)
+
+    asyncio.run(fail_twice())
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+
+
 # -- places that become free -------------------------------------------------------------------------------------------
 
 
@@ -116,6 +148,19 @@ def test_a_withdrawal_makes_room_before_the_queue_shows_it(full: ApiHarness) -> 
     assert decide(full, "r00", withdrawn=True) == 202
     assert decide(full, "zoe") == 202
     assert decide(full, "r00") == 409
+
+
+def test_a_withdrawal_that_is_left_out_makes_no_room(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+
+    async def find_nothing(_check: WithdrawalCheck, decision: Decision) -> str | None:
+        return "there is none" if decision.withdrawn else None
+
+    monkeypatch.setattr(WithdrawalCheck, "check", find_nothing)
+    both = [make_decision("r00", withdrawn=True), make_decision("r01")]
+    answer = full.client.post("/v1/decisions", json={"decisions": both, "partial": True}).json()
+    assert (answer["accepted"], len(answer["left_out"])) == (1, 1)
+    assert decide(full, "zoe") == 409
 
 
 def test_a_decision_that_is_withdrawn_and_made_again_in_one_request_keeps_its_place(full: ApiHarness) -> None:

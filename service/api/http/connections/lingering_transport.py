@@ -50,6 +50,7 @@ class LingeringTransport(JoinedWrites):
         self._flush()
         if self._transport.can_write_eof():
             self._transport.write_eof()
+        self.write = self.writelines = _ignore  # type: ignore[method-assign, assignment]  # as a transport that closes
         self._transport.set_protocol(DiscardingProtocol(self._transport, self._loop, self._http_protocol, max_bytes))
         self._transport.resume_reading()
 
@@ -102,3 +103,7 @@ class DiscardingProtocol(asyncio.Protocol):
 
 def _return_true() -> bool:
     return True
+
+
+def _ignore(_data: object) -> None:
+    return

@@ -135,17 +135,17 @@ async def decide(request: Request, backend: BackendDep, caller: CallerDep) -> Ac
                 left_out.append(obstacle)
                 continue
             decision = _check_decision(item, decision, caller, location, label_map=label_map)
-            too_many = await reviewers.check(item, decision)
-            if too_many is not None and not partial:
-                raise _build_conflict(too_many, "reviewer", location)
-            if too_many is not None:
-                left_out.append(leave_out(item, "decided", too_many))
-                continue
             nothing_made = await withdrawals.check(decision)
             if nothing_made is not None and not partial:
                 raise NotFoundError(nothing_made, field=join_path((location, "withdrawn")))
             if nothing_made is not None:
                 left_out.append(leave_out(item, "missing", nothing_made))
+                continue
+            too_many = await reviewers.check(item, decision)
+            if too_many is not None and not partial:
+                raise _build_conflict(too_many, "reviewer", location)
+            if too_many is not None:
+                left_out.append(leave_out(item, "decided", too_many))
                 continue
             messages.append(build_decision_message(backend.topics, decision, get_request_id(request)))
             if backend.is_audited:

@@ -76,7 +76,7 @@ def put_answers(
         (decision, answer)
         for decision in _join_by_reviewer([each for each in in_force if not each.adjudication], disclosed)
         if (answer := _get_answer(decision)).verdict is not None
-    ]
+    ][:MAX_REVIEWERS_PER_ITEM]
     if len(answers) < 2:
         return
     for decision, answer in answers:
@@ -86,9 +86,9 @@ def put_answers(
 
 
 def _join_by_reviewer(*groups: Iterable[Decision]) -> list[Decision]:
-    """The first to decide, as in `settlement`."""
+    """By time: the first to decide count, as in `settlement`."""
     by_reviewer = {decision.reviewer: decision for group in groups for decision in group}
-    return sorted(by_reviewer.values(), key=get_time_order)[:MAX_REVIEWERS_PER_ITEM]
+    return sorted(by_reviewer.values(), key=get_time_order)
 
 
 def _get_answer(decision: Decision) -> BlindAnswer:

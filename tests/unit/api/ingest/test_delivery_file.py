@@ -79,6 +79,15 @@ def test_a_file_that_fails_is_tried_again_after_a_while(
     assert [file.contains_any([key]) for key in "abcd"] == [True, True, True, False]
 
 
+def test_what_was_not_written_is_written_at_the_end(path: Path) -> None:
+    path.mkdir(parents=True)
+    with closing(DeliveryFile(path)) as file:
+        file.add(["a"])
+        path.rmdir()
+    with closing(DeliveryFile(path)) as later:
+        assert later.contains_any(["a"])
+
+
 def test_of_the_deliveries_that_were_not_written_the_newest_are_kept(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Does not unpack a compressed record batch that unpacks to too much, or that hides how much.
+"""Does not unpack a compressed record batch that unpacks to too much, that hides how much, or that is damaged.
 
 Gap: the library unpacks a whole batch in memory, whatever its size. A batch of 1 MB, which any topic accepts, can hold 1 GB.
 Symptom: one message from any producer ends every worker that reads its partition, again after each restart.
@@ -19,11 +19,13 @@ import struct
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kafka import codec
+from kafka.errors import KafkaError
 from kafka.record import default_records, legacy_records
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import encode_varint
 
 from service.log.codec import UNREAD_BATCH_HEADER
+from service.log.kafka.client_errors import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,12 +58,10 @@ class BatchTooLargeError(UnreadBatchError):
 
 
 class DamagedBatchError(UnreadBatchError):
-    """A compressed batch has a block of a length that no block can have."""
+    """A compressed batch can't be unpacked."""
 
-    def __init__(self, length: int) -> None:
-        super().__init__(
-            f"is damaged, since it has a block of {length} bytes, and is not read: send its messages again"
-        )
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"is damaged ({problem}), and is not read: send its messages again")
 
 
 def limit_unpacked_batches() -> None:
@@ -83,6 +83,10 @@ def limit_unpacked_batches() -> None:
             original(batch)
         except UnreadBatchError as error:
             _replace_records(batch, str(error))
+        except (KafkaError, MemoryError):  # a codec that is not installed, and no fault of the batch
+            raise
+        except Exception as error:  # noqa: BLE001 - each codec has errors of its own, which would end the process
+            _replace_records(batch, str(DamagedBatchError(describe_error(error))))
 
     DefaultRecordBatch._maybe_uncompress = unpack  # noqa: SLF001
 
@@ -133,7 +137,7 @@ def _split_blocks(payload: Payload) -> Iterator[memoryview]:
     while start + LENGTH.size <= len(view):
         (length,) = LENGTH.unpack_from(view, start)
         if length < 0:  # the library would count from the end, and unpack what is not counted here
-            raise DamagedBatchError(length)
+            raise DamagedBatchError(f"a block of {length} bytes")
         start += LENGTH.size
         yield view[start : start + length]
         start += length

@@ -9,6 +9,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.codec import snappy_encode
 from kafka.consumer.fetcher import Fetcher
+from kafka.errors import UnsupportedCodecError
 from kafka.record import default_records
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
@@ -121,6 +122,33 @@ def test_a_block_of_negative_length_is_not_unpacked(
     assert dict(damaged.headers) == {UNREAD_BATCH_HEADER: damaged.value}
     assert damaged.value.startswith(b"the compressed batch with the 5 records at offsets 2 to 6 is damaged")
     assert damaged.value.decode() in caplog.text
+
+
+DAMAGES = {
+    "trailing bytes": lambda data: snappy_encode(data) + b"\0\0",
+    "an empty block": lambda data: snappy_encode(data) + struct.pack("!i", 0),
+    "a block beyond the end": lambda data: snappy_encode(data) + struct.pack("!i", 1_000) + b"x",
+    "no snappy": lambda _: b"\x05no snappy",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_batch_becomes_one_record(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its checksum is right. The errors of the codec are none of the client's, and would end the process."""
+    with monkeypatch.context() as patched:
+        patched.setattr(default_records, "snappy_encode", DAMAGES[damage])
+        damaged = build_batch(CODECS["snappy"], 2, *[b"abc"] * 5)
+    records = read(build_batch(0, 0, b"a", b"b"), damaged, build_batch(0, 7, b"c"))
+    assert [record.offset for record in records] == [0, 1, 6, 7]
+    assert records[2].value.startswith(b"the compressed batch with the 5 records at offsets 2 to 6 is damaged (")
+
+
+def test_a_codec_that_is_not_installed_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages are not lost: an installation with the codec reads them."""
+    packed = build_batch(CODECS["gzip"], 0, *[b"a" * 100] * 8)
+    monkeypatch.setattr("kafka.codec.has_gzip", lambda: False)
+    with pytest.raises(UnsupportedCodecError):
+        read(packed)
 
 
 def test_the_limit_holds_for_the_smallest_batch_above_it() -> None:
