@@ -128,7 +128,10 @@ class ApiSettings(SettingsGroup):
         description="File of the review queue, rebuilt from the topics if it is lost; none: beside the embedded log",
     )
     queue_sentences: int = Field(
-        default=QUEUE_SENTENCES, ge=1, description="Maximum sentences that wait for the model; further requests get 429"
+        default=QUEUE_SENTENCES,
+        ge=1,
+        description="Maximum sentences that wait for the model; further requests get 429. "
+        "A quarter more is for requests with at most 16 sentences",
     )
     max_delay_ms: float = Field(
         default=0.0,

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 from service.api.batching.inline import InlineRuns
 from service.api.batching.jobs import Job, call_in_loops
+from service.api.batching.queue_space import QueueSpace
 from service.api.batching.results import BatchedInference, Timing
 from service.api.batching.throughput import ThroughputEstimate
-from service.api.batching.window import BatchWindow, get_max_batch, is_long
+from service.api.batching.window import BatchWindow, get_max_batch
 from service.api.http.problems import DrainingError, OverloadedError
 from service.contracts.defaults import BATCH_TOKENS, QUEUE_SENTENCES
 from service.inference.batch_plan import DEFAULT_MAX_BATCH
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from service.inference.classifier import Classifier
     from service.inference.pooling import Pooling
 
-MAX_LONG_SHARE = 0.5  # of the queue's words
 QUEUE_WORDS_PER_SENTENCE = 50  # bounds the queue's memory when sentences are long
 IDLE_POLL_INTERVAL_S = 0.5  # how often the idle thread checks whether to stop
 STUCK_TIMEOUT_S = 60.0
@@ -58,13 +58,13 @@ class MicroBatcher:
         max_delay: float = 0.0,
     ) -> None:
         self._classifier = classifier
-        self._max_sentences = queue_sentences
-        self._max_words = queue_words or queue_sentences * QUEUE_WORDS_PER_SENTENCE
+        self._space = QueueSpace(
+            max_sentences=queue_sentences, max_words=queue_words or queue_sentences * QUEUE_WORDS_PER_SENTENCE
+        )  # taken by what is in queue and window
         self._max_batch = max_batch
         self._max_delay = max_delay
         self._condition = threading.Condition()
         self._jobs: deque[Job] = deque()  # that have sentences outside the window
-        self._waiting_sentences = self._waiting_words = self._waiting_long_words = 0  # in queue and window
         self._space_waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._window = BatchWindow(batch_tokens=batch_tokens, max_batch=max_batch)
         self._closed_reason = "the model's thread has not started"
@@ -84,8 +84,8 @@ class MicroBatcher:
     ) -> BatchedInference:
         """One answer per sentence, by the default classifier or another. Cancelling removes its sentences from the queue.
 
-        A full queue raises `OverloadedError`; with `wait` the call waits for space. A list longer than the queue enters
-        an empty queue: it would never fit otherwise. Raises `DrainingError` when the service is stopping.
+        A full queue raises `OverloadedError`; with `wait` the call waits for space. Raises `DrainingError` when the
+        service is stopping.
         """
         if not sentences:
             return BatchedInference((), Timing())
@@ -103,42 +103,28 @@ class MicroBatcher:
 
     def _is_idle(self) -> bool:
         """Whether no sentence waits for the model's thread, and the model may be used."""
-        return not (self._waiting_sentences or self._closed_reason or self._max_delay)
+        return not (self._space.sentences or self._closed_reason or self._max_delay)
 
     def _try_enqueue(self, job: Job, *, wait: bool) -> bool:
         with self._condition:
             if self._closed_reason:
                 raise DrainingError(f"{self._closed_reason}: try again later", retry_after=5)
-            if self._is_full(job):
+            if self._space.is_full(job):
                 if wait:
                     return False
-                seconds = self._throughput.estimate_retry_after(self._waiting_words)
+                seconds = self._throughput.estimate_retry_after(self._space.words)
                 raise OverloadedError(
-                    f"{self._waiting_sentences} sentences are waiting: try again in {seconds} s", retry_after=seconds
+                    f"{self._space.sentences} sentences are waiting: try again in {seconds} s", retry_after=seconds
                 )
             self._jobs.append(job)
-            self._waiting_sentences += job.remaining
-            self._waiting_words += job.words
-            self._waiting_long_words += _count_long_words(job.sentences)
+            self._space.take(job)
             self._condition.notify()
             return True
-
-    def _is_full(self, job: Job) -> bool:
-        exceeds_limit = (
-            self._waiting_sentences + job.remaining > self._max_sentences
-            or self._waiting_words + job.words > self._max_words
-        )
-        if exceeds_limit and self._waiting_sentences > 0:
-            return True
-        # Long sentences wait longest, and must not keep all others out.
-        long_words = _count_long_words(job.sentences)
-        waiting = self._waiting_long_words
-        return bool(long_words and waiting) and waiting + long_words > self._max_words * MAX_LONG_SHARE
 
     async def _wait_for_space(self, job: Job) -> None:
         event = asyncio.Event()
         with self._condition:
-            if self._closed_reason or not self._is_full(job):
+            if self._closed_reason or not self._space.is_full(job):
                 return
             self._space_waiters.append((job.loop, event))
         await event.wait()
@@ -151,14 +137,15 @@ class MicroBatcher:
                 self._jobs.remove(job)
                 unstarted = job.sentences[job.next_index :]
                 job.next_index = len(job.sentences)
-                self._release_space(unstarted)
+                self._space.release(job, unstarted)
+                self._wake_space_waiters()
 
     # -- in any thread ---------------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
         """Sentences that are not answered yet."""
-        return self._waiting_sentences
+        return self._space.sentences
 
     @property
     def unavailable_reason(self) -> str:
@@ -195,7 +182,7 @@ class MicroBatcher:
                 self._condition.wait(IDLE_POLL_INTERVAL_S)
             deadline = self._jobs[0].enqueued_at + self._max_delay
             full = get_max_batch(self._jobs[0].classifier, self._max_batch)
-            while self._max_delay and self._waiting_sentences < full and not stop.is_set():
+            while self._max_delay and self._space.sentences < full and not stop.is_set():
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     break
@@ -225,7 +212,7 @@ class MicroBatcher:
         with self._condition:
             cancelled = self._window.remove_cancelled()
             if cancelled:
-                self._release_space([item.tokens for item in cancelled])
+                self._release_space(cancelled)
             return self._window.fill(self._jobs)
 
     def _finish_sentences(self, done: Sequence[JobSentence]) -> None:
@@ -235,14 +222,13 @@ class MicroBatcher:
             if not item.job.remaining:
                 complete.append(item.job)
         with self._condition:
-            self._release_space([item.tokens for item in done])
+            self._release_space(done)
         call_in_loops([(job.loop, job.finish) for job in complete])
 
-    def _release_space(self, sentences: Sequence[Sequence[str]]) -> None:
+    def _release_space(self, done: Sequence[JobSentence]) -> None:
         """The caller holds the lock."""
-        self._waiting_sentences -= len(sentences)
-        self._waiting_words -= sum(map(len, sentences))
-        self._waiting_long_words -= _count_long_words(sentences)
+        for item in done:
+            self._space.release(item.job, (item.tokens,))
         self._wake_space_waiters()
 
     def _wake_space_waiters(self) -> None:
@@ -259,11 +245,7 @@ class MicroBatcher:
                 job.next_index = len(job.sentences)
             self._jobs.clear()
             self._window.clear()
-            self._waiting_sentences = self._waiting_words = self._waiting_long_words = 0
+            self._space.clear()
             self._wake_space_waiters()
         error = DrainingError(f"{reason}: try again later", retry_after=5)
         call_in_loops([(job.loop, partial(job.fail, error)) for job in unanswered])
-
-
-def _count_long_words(sentences: Sequence[Sequence[str]]) -> int:
-    return sum(len(tokens) for tokens in sentences if is_long(tokens))

@@ -25,6 +25,7 @@ PEER_SUITES = ("peers", "services")
 SIDES = {
     "fast": "labelwatch, int8",
     "exact": "labelwatch, exact",
+    "light": "labelwatch, light model",
     "peer_1": "transformers + cleanlab, batch of 1",
     "peer_32": "transformers + cleanlab, batch of 32",
 }

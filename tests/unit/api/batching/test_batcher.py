@@ -291,6 +291,32 @@ def test_long_sentences_leave_half_of_the_queue_to_others(classifier: Classifier
     answered(work())
 
 
+@pytest.mark.parametrize("sentence", [["wolf"] * 400, ["wolf"]], ids=["long", "short"])
+def test_a_list_that_fills_the_queue_leaves_space_for_single_sentences(
+    classifier: Classifier, sentence: list[str]
+) -> None:
+    model = Gated(classifier)
+
+    async def work() -> None:
+        with running(model, queue_sentences=100, queue_words=1_000) as batcher:
+            large = asyncio.ensure_future(batcher.infer([sentence] * 200))
+            await asyncio.to_thread(model.started.wait, WAIT)
+            singles = [asyncio.ensure_future(batcher.infer([["wolf"]])) for _ in range(25)]
+            await queued(batcher, 225)
+            with pytest.raises(OverloadedError):  # the reserve is a quarter of the queue
+                await batcher.infer([["wolf"]])
+            with pytest.raises(OverloadedError):  # and not for lists
+                await batcher.infer([["wolf"]] * 20)
+            model.open()
+            await asyncio.gather(*singles)
+            assert not large.done()
+            await large
+            assert batcher.waiting == 0
+            await batcher.infer([["wolf"]] * 200)  # nothing is left of what was counted
+
+    answered(work())
+
+
 def test_a_long_sentence_whose_client_leaves_does_not_run_on(
     classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
