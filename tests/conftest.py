@@ -5,6 +5,7 @@ No example of a property test has a deadline: a machine may be slow.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +53,17 @@ def keep_umask() -> Iterator[None]:
         yield
     finally:
         os.umask(mask)
+
+
+@pytest.fixture(autouse=True)
+def keep_log_level() -> Iterator[None]:
+    """A command that a test runs in this process sets the level: the next test must see its own messages."""
+    logger = logging.getLogger("service")
+    level = logger.level
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

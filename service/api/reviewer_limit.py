@@ -21,7 +21,7 @@ from service.api.queue_end import QueueEnd
 from service.review.settlement import FULL_ITEM, MAX_REVIEWERS_PER_ITEM, has_decided
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
     from types import TracebackType
     from typing import Self
 
@@ -42,12 +42,13 @@ class ItemRevision(NamedTuple):
 class Acceptance:
     """A reviewer's place among those who decide about an item. Several requests may hold it.
 
-    `ended_at`: when the log had taken the last decision or failed to, by the monotonic clock; infinity: none was sent yet.
+    `ended_at`: when the log had taken the last decision or failed to, by the monotonic clock; infinity while a request holds
+    the place.
     """
 
-    holders: int = 0  # requests that have sent nothing yet
+    holders: int = 0
     ended_at: float = math.inf
-    is_sent: bool = False
+    is_sent: bool = False  # a decision may be in the log
 
 
 class AcceptedReviewers:
@@ -70,10 +71,19 @@ class AcceptedReviewers:
             self._size -= len(oldest)
         return acceptance
 
+    def hold(self, item: ItemRevision, reviewer: str) -> Acceptance:
+        acceptance = self.get(item).get(reviewer) or self.add(item, reviewer)
+        acceptance.holders += 1
+        acceptance.ended_at = math.inf
+        return acceptance
+
     def release(self, item: ItemRevision, reviewer: str, acceptance: Acceptance) -> None:
-        """For a request that fails before it has sent anything."""
+        """The place stays after the last request has ended if one of them has sent a decision."""
         acceptance.holders -= 1
-        if not acceptance.holders and not acceptance.is_sent and self.get(item).get(reviewer) is acceptance:
+        if acceptance.holders:
+            return
+        acceptance.ended_at = time.monotonic()
+        if not acceptance.is_sent and self.get(item).get(reviewer) is acceptance:
             self.remove(item, reviewer)
 
     def remove(self, item: ItemRevision, reviewer: str) -> None:
@@ -102,12 +112,8 @@ class ReviewerLimit:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        now = time.monotonic()
         for (item, reviewer), acceptance in self._held.items():
-            if self._is_sent:
-                acceptance.ended_at = now
-            else:
-                self._accepted.release(item, reviewer, acceptance)
+            self._accepted.release(item, reviewer, acceptance)
         if self._is_sent and kind is None:
             for item, reviewer in self._withdrawn:
                 self._accepted.remove(item, reviewer)
@@ -116,7 +122,7 @@ class ReviewerLimit:
         """Call it before the decisions are sent: one whose outcome is unknown may be in the log."""
         self._is_sent = True
         for acceptance in self._held.values():
-            acceptance.is_sent, acceptance.ended_at = True, math.inf
+            acceptance.is_sent = True
 
     async def check(self, item: ReviewItem, decision: Decision) -> str | None:
         """Why the reviewer can't decide; None if they can. `item` must be as this reviewer sees it."""
@@ -129,24 +135,25 @@ class ReviewerLimit:
         self._withdrawn.discard((about, reviewer))
         if has_decided(item, reviewer):
             return None
-        if reviewer not in self._accepted.get(about) and not await self._has_room(about, item.decision_count):
+        if not self._has_place(about, reviewer) and not await self._has_room(about, reviewer, item.decision_count):
             return FULL_ITEM
-        self._hold(about, reviewer)
+        if (about, reviewer) not in self._held:
+            self._held[about, reviewer] = self._accepted.hold(about, reviewer)
         return None
 
-    def _hold(self, item: ItemRevision, reviewer: str) -> None:
-        if (item, reviewer) not in self._held:
-            acceptance = self._accepted.get(item).get(reviewer) or self._accepted.add(item, reviewer)
-            acceptance.holders += 1
-            self._held[item, reviewer] = acceptance
+    def _has_place(self, item: ItemRevision, reviewer: str) -> bool:
+        """Whether a request holds it now. The decision of one that has ended may not be there, and others may be."""
+        acceptance = self._accepted.get(item).get(reviewer)
+        return acceptance is not None and acceptance.holders > 0
 
-    async def _has_room(self, item: ItemRevision, shown_count: int) -> bool:
+    async def _has_room(self, item: ItemRevision, reviewer: str, shown_count: int) -> bool:
+        """Whether the item has room for the reviewer, who may be one of those accepted."""
         # What is accepted is read after the queue: in between, a decision may only be counted twice, never left out.
         if shown_count + len(self._accepted.get(item)) < MAX_REVIEWERS_PER_ITEM:
             return True
         shown = await self._read_shown(item)
         accepted = self._accepted.get(item)
-        if len(shown | accepted.keys()) < MAX_REVIEWERS_PER_ITEM:
+        if _leaves_room(shown | accepted.keys(), reviewer):
             return True
         if all(name in shown or each.ended_at == math.inf for name, each in accepted.items()):
             return False
@@ -158,8 +165,12 @@ class ReviewerLimit:
         if not self._end.has_been_reached():  # the queue was built again: it may have been empty
             return False
         later = {name for name, each in self._accepted.get(item).items() if each.ended_at > self._end.requested_at}
-        return len(shown | later) < MAX_REVIEWERS_PER_ITEM
+        return reviewer in shown or _leaves_room(shown | later, reviewer)
 
     async def _read_shown(self, item: ItemRevision) -> set[str]:
         key = (item.dataset, item.id)
         return set(await run_in_thread(self._backend.queue.list_reviewers, key, item.revision))
+
+
+def _leaves_room(names: Set[str], reviewer: str) -> bool:
+    return len(names - {reviewer}) < MAX_REVIEWERS_PER_ITEM

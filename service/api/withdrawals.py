@@ -52,10 +52,12 @@ class WithdrawalCheck:
     async def check(self, decision: Decision) -> str | None:
         """Why there is nothing to withdraw; None if there is, or may be, and for decisions that are no withdrawal."""
         key = _get_key(decision)
-        if not decision.withdrawn:
-            self._made.add(key)
-            return None
-        if key in self._made or key in self._backend.recent_decisions or await self._is_in_queue(key):
+        if (
+            not decision.withdrawn
+            or key in self._made
+            or key in self._backend.recent_decisions
+            or await self._is_in_queue(key)
+        ):
             return None
         if self._end is None:
             self._end = await QueueEnd.wait_for(self._backend.projector)
@@ -68,6 +70,11 @@ class WithdrawalCheck:
             f"{decision.reviewer!r} has made no {what} {decision.dataset}/{decision.id}, so there is nothing to withdraw: "
             "correct `id` or `reviewer`, or leave `withdrawn` out to decide"
         )
+
+    def note_accepted(self, decision: Decision) -> None:
+        """Call it for a decision that the request sends: it can be withdrawn from then on."""
+        if not decision.withdrawn:
+            self._made.add(_get_key(decision))
 
     def note_sent(self) -> None:
         """Call it before the decisions are sent: one whose outcome is unknown may be in the log."""

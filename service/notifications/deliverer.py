@@ -19,6 +19,7 @@ from service.notifications.events import (
     build_digest,
     count_new_items,
     find_decision_event,
+    is_since,
     list_conditions,
     select_events,
 )
@@ -193,7 +194,7 @@ class Deliverer:
             for record in records:
                 if record.offset >= positions.get(record.partition, 0):
                     positions[record.partition] = record.offset + 1
-                    if record.timestamp_ms >= start_ms:
+                    if is_since(record.timestamp_ms, start_ms):
                         new.append(record)
             if not records and follower.caught_up:
                 return new, positions

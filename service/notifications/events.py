@@ -59,8 +59,13 @@ def select_events(events: Iterable[Event], endpoint: WebhookEndpoint, start_ms: 
     return [
         event
         for event in events
-        if endpoint.wants(event.type, event.dataset) and (event.at_ms is None or not 0 < event.at_ms < start_ms)
+        if endpoint.wants(event.type, event.dataset) and (event.at_ms is None or is_since(event.at_ms, start_ms))
     ]
+
+
+def is_since(at_ms: int, start_ms: int) -> bool:
+    """Whether a record is not older than the start. Kafka says -1 for a record without a time: it counts as new."""
+    return at_ms <= 0 or at_ms >= start_ms
 
 
 # -- from records ------------------------------------------------------------------------------------------------------

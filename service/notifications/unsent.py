@@ -27,8 +27,8 @@ def describe_unsent(state: NotificationState) -> str:
         return ""
     who = "1 endpoint of outgoing webhooks gets" if unsent == 1 else f"{unsent} endpoints of outgoing webhooks get"
     return (
-        f"{who} nothing from a process without LABELWATCH_WEBHOOKS_KEY: set it to the key that was set when they were added, "
-        "and start again"
+        f"{who} nothing from a process without LABELWATCH_WEBHOOKS_KEY: set the variable to the key that it had when "
+        "endpoints were added, and start again"
     )
 
 

@@ -52,12 +52,14 @@ def describe_unsent_webhooks(settings: Settings, log: Log, topics: Topics) -> st
 def run_webhooks(settings: Settings, backend: Backend, stop: threading.Event) -> None:
     """The thread `webhooks`: delivers if this process holds the lease, waits for it otherwise.
 
-    Without a key it only looks whether there are endpoints.
+    Without a key it only looks whether there are endpoints that get nothing. On Kafka another process may send to them.
     """
     topics = backend.topics
     with closing(open_log(settings)) as log:
         if backend.webhooks is None:
-            backend.unsent_webhooks.run(log, topics.webhooks, stop)
+            if settings.kafka is None:
+                backend.unsent_webhooks.run(log, topics.webhooks, stop)
+            stop.wait()
             return
         deliverer = Deliverer(
             log,

@@ -239,9 +239,8 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
     for waiting in WaitingDatasets(datasets.get_judge).list_all(snapshot.list_arrivals()):
         yield CheckResult(True, "waiting", explain_waiting(waiting))
     if unsent_webhooks:
-        yield CheckResult(
-            settings.kafka is not None, "webhooks", unsent_webhooks
-        )  # on Kafka another process may have it
+        another_may_send = settings.kafka is not None
+        yield CheckResult(another_may_send, "webhooks", unsent_webhooks)
     learned = snapshot.count_sentences()
     yield CheckResult(
         True,

@@ -24,7 +24,10 @@ MAX_POLL_RECORDS = 2_000
 PING_TIMEOUT_MS = 3_000
 RENEW_TIMEOUT_MS = 2_000  # nothing is read meanwhile
 STABLE_ENDS_INTERVAL_S = 0.3
-FAILED_ENDS_INTERVAL_S = 10.0  # a broker that does not answer is asked again after this time: nothing is read meanwhile
+# Asking a broker that does not answer takes PING_TIMEOUT_MS, in which nothing is read. A worker that starts asks again soon: it
+# can't join its group before. One that follows goes on reading.
+FAILED_ENDS_INTERVAL_S = 1.0
+FAILED_RENEWAL_INTERVAL_S = 10.0
 TRANSACTION_GRACE_S = 0.5  # a live writer ends its transaction within this time
 POLL_TIMEOUT_MS = 50  # until the follower has caught up; from then on a poll returns what has been fetched
 
@@ -45,6 +48,7 @@ class KafkaFollower:
         self._remaining_ends: dict[TopicPartition, int] = {}
         self._waiting_since: float | None = None  # for transactions only
         self._stable_ends_due = 0.0
+        self._is_end_renewed = False
         try:
             self._remaining_ends = self._fetch_end_offsets(settings.request_timeout_ms)
         except BaseException:
@@ -106,7 +110,8 @@ class KafkaFollower:
         if not self._remaining_ends:
             self._waiting_since = None
         elif now >= self._stable_ends_due:
-            at_end, interval = False, FAILED_ENDS_INTERVAL_S
+            at_end = False
+            interval = FAILED_RENEWAL_INTERVAL_S if self._is_end_renewed else FAILED_ENDS_INTERVAL_S
             # A partition without a leader has no end. The poll does not fail for it: its records count as read already.
             with contextlib.suppress(*CLIENT_ERRORS):
                 ends = consumer.end_offsets(sorted(self._remaining_ends), timeout_ms=PING_TIMEOUT_MS)
@@ -137,6 +142,7 @@ class KafkaFollower:
         """The consumer that it asks with is kept. If one partition has no leader, it fails, and polling goes on."""
         try:
             self._remaining_ends = self._fetch_end_offsets(RENEW_TIMEOUT_MS)
+            self._is_end_renewed = True
         except CLIENT_ERRORS as error:
             self._close_end_consumer()  # a new one asks another broker who leads the partitions
             raise StreamError(f"the end of {self._topic} can't be fetched: {describe_error(error)}") from error

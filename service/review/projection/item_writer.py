@@ -72,6 +72,7 @@ class ItemWriter:
         summary = ItemSummary(row.day, row.annotator, row.shown_score, row.shown_priority, row.inclusion, facets=names)
         self._summaries.add(Group(row.dataset, row.reason, row.state), summary.list_values(row.reason))
         headers = encode_headers(record.headers)
+        # The text of a list of numbers is JSON.
         self._bodies.append(
             (
                 number,
@@ -81,7 +82,7 @@ class ItemWriter:
                 record.partition,
                 record.offset,
                 str(facets),
-            )  # JSON: numbers in brackets
+            )
         )
         self._texts.append((number, " ".join(assessment.tokens)))
         self._facets += [(facet, number) for facet in facets]

@@ -95,9 +95,8 @@ class QueueFile:
                 idle, self._idle_connections = self._idle_connections, []
             for db in (*(idle or ()), self._writer):
                 db.close()
-            self._inode = (
-                NO_INODE  # if the next line fails: the same file may be moved back, without a connection to it
-            )
+            # If the next line fails: the same file may be moved back, without a connection to it.
+            self._inode = NO_INODE
             self._writer, self._inode = self._create_file()
         with self.write_transaction() as db:
             for index in (*RING_INDEX, *ORDER_INDEXES):

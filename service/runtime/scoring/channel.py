@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_PART_BYTES: Final = 1 << 15  # a part must fit into the buffer of the socket
-WAIT_INTERVAL_MS: Final = (
-    100  # the longest that a waiting sender takes to see that the other side does not receive any more
-)
+# The longest that a waiting sender takes to see that the other side does not receive any more.
+WAIT_INTERVAL_MS: Final = 100
 _HEADER: Final = struct.Struct("!cQ?")  # kind, number, whether it is the last part
 
 _DESCRIPTOR: Final = struct.Struct("i")

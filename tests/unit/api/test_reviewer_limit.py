@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 import pytest
 
-from service.api.reviewer_limit import ReviewerLimit
+from service.api.reviewer_limit import ItemRevision, ReviewerLimit
 from service.api.withdrawals import WithdrawalCheck
 from service.contracts import BelowPolicy, DatasetSettings, Decision
 from service.errors import StreamError
@@ -127,6 +128,24 @@ def test_a_place_stays_while_another_request_of_the_reviewer_is_sent(full: ApiHa
     assert decide_together(full, name_reviewers(1, LIMIT)).status_code == 202
 
 
+def test_a_place_ends_with_the_last_request_of_the_reviewer(full: ApiHarness) -> None:
+    """While one request is sent, the place is taken, whenever another one of the same reviewer has ended."""
+    backend, decision = full.app.state.backend, Decision(**make_decision("zoe"), revision=0)
+    item = ReviewItem.model_validate(full.client.get("/v1/review/news/0-0").json())
+
+    async def send_two() -> None:
+        with ReviewerLimit(backend) as second:
+            with ReviewerLimit(backend) as first:
+                for each in (first, second):
+                    assert await each.check(item, decision) is None
+                    each.note_sent()
+            [acceptance] = backend.accepted_reviewers.get(ItemRevision("news", "0-0", 0)).values()
+            assert acceptance.ended_at == math.inf
+        assert acceptance.ended_at < math.inf
+
+    asyncio.run(send_two())
+
+
 def test_a_place_that_no_request_has_used_is_free(full: ApiHarness) -> None:
     backend, decision = full.app.state.backend, Decision(**make_decision("zoe"), revision=0)
     item = ReviewItem.model_validate(full.client.get("/v1/review/news/0-0").json())
@@ -163,6 +182,17 @@ def test_a_withdrawal_that_is_left_out_makes_no_room(full: ApiHarness, monkeypat
     assert decide(full, "zoe") == 409
 
 
+def test_a_decision_that_is_left_out_can_not_be_withdrawn(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither later nor in the same request: nothing of it is in the log."""
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+    decisions = [make_decision("zoe"), make_decision("zoe", withdrawn=True), make_decision("r00")]
+    with full.run_projector():
+        answer = full.client.post("/v1/decisions", json={"decisions": decisions, "partial": True}).json()
+        assert (answer["accepted"], len(answer["left_out"])) == (1, 2)
+        assert full.client.post("/v1/decisions", json=make_decision("zoe", withdrawn=True)).status_code == 404
+
+
 def test_a_decision_that_is_withdrawn_and_made_again_in_one_request_keeps_its_place(full: ApiHarness) -> None:
     assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
     both = [make_decision("r00", withdrawn=True), make_decision("r00", verdict="error")]
@@ -189,13 +219,13 @@ def test_a_request_that_fails_takes_no_place(full: ApiHarness) -> None:
     assert decide_together(full, name_reviewers(50, 50 + LIMIT)).status_code == 202
 
 
+class Ambiguous:
+    def append(self, outputs: Sequence[Output], **options: Any) -> None:
+        raise StreamError("no answer in time")
+
+
 def test_decisions_that_the_log_has_not_taken_make_room(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """They count until the queue has read the log: they may be in it."""
-
-    class Ambiguous:
-        def append(self, outputs: Sequence[Output], **options: Any) -> None:
-            raise StreamError("no answer in time")
-
     log = full.log
     full.serve_with(append_to=Ambiguous())
     assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 503
@@ -204,6 +234,20 @@ def test_decisions_that_the_log_has_not_taken_make_room(full: ApiHarness, monkey
     monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)
     with full.run_projector():
         assert decide(full, "zoe") == 202
+
+
+def test_who_has_lost_a_place_to_another_is_refused(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has not taken the first decision, and the queue does not show yet who has the place."""
+    log = full.log
+    assert decide_together(full, name_reviewers(1, LIMIT)).status_code == 202
+    full.serve_with(append_to=Ambiguous())
+    assert decide(full, "zoe") == 503
+    full.serve_with(append_to=log)
+    with monkeypatch.context() as patched, full.run_projector():
+        patched.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)
+        assert decide(full, "yan") == 202
+    assert decide(full, "zoe") == 409
+    assert decide(full, "yan", verdict="error") == 202
 
 
 def test_the_memory_of_accepted_decisions_is_bounded(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,8 @@ class LingeringTransport(JoinedWrites):
     ) -> None:
         super().__init__(transport, loop)
         self._http_protocol = protocol
-        self.max_unread_bytes = (
-            0  # the protocol sets it: how much is discarded of a request that is not read to its end
-        )
+        # The protocol sets it: how much is discarded of a request that is not read to its end.
+        self.max_unread_bytes = 0
 
     def close(self) -> None:
         if self.max_unread_bytes and not self._transport.is_closing():
@@ -48,8 +47,12 @@ class LingeringTransport(JoinedWrites):
         max_bytes, self.max_unread_bytes = self.max_unread_bytes, 0
         self.is_closing = _return_true  # type: ignore[method-assign]  # for uvicorn the connection is closed
         self._flush()
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        try:
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+        except OSError:  # the client has reset the connection
+            self._transport.abort()
+            return
         self.write = self.writelines = _ignore  # type: ignore[method-assign, assignment]  # as a transport that closes
         self._transport.set_protocol(DiscardingProtocol(self._transport, self._loop, self._http_protocol, max_bytes))
         self._transport.resume_reading()
@@ -67,7 +70,7 @@ class DiscardingProtocol(asyncio.Protocol):
     ) -> None:
         self._transport = transport
         self._loop = loop
-        self._http_protocol = http_protocol  # is told when the connection has ended
+        self._http_protocol = http_protocol  # learns that the connection has ended
         self._max_bytes = max_bytes
         self._received_bytes = self._checked_bytes = 0
         self._end = loop.time() + MAX_LINGER_S

@@ -147,6 +147,7 @@ async def decide(request: Request, backend: BackendDep, caller: CallerDep) -> Ac
             if too_many is not None:
                 left_out.append(leave_out(item, "decided", too_many))
                 continue
+            withdrawals.note_accepted(decision)
             messages.append(build_decision_message(backend.topics, decision, get_request_id(request)))
             if backend.is_audited:
                 audits.append(_build_audit_message(request, backend, decision))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
+import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from service.log.kafka import follower
 from service.log.kafka.follower import KafkaFollower
 from service.settings.kafka import KafkaSettings
-
-if TYPE_CHECKING:
-    import pytest
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -70,3 +67,26 @@ def test_a_partition_that_loses_its_leader_does_not_hold_back_records_of_others(
     assert not consumer.closed
     assert not topic.caught_up
     assert not topic.waits_for_transaction
+
+
+@pytest.mark.parametrize(("is_renewed", "waits"), [(False, 1.0), (True, 10.0)])
+def test_an_end_that_can_not_be_fetched_is_asked_for_again(
+    *, is_renewed: bool, waits: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soon while a worker starts, which can't join its group before; seldom while a follower has other things to read."""
+    consumer, now, asked = LeaderlessConsumer(), [100.0], list[float]()
+
+    def fail(*_: object, **__: object) -> None:
+        asked.append(now[0])
+        raise KafkaTimeoutError("no leader")
+
+    monkeypatch.setattr(follower, "create_consumer", lambda *_, **__: consumer)
+    monkeypatch.setattr("service.log.kafka.follower.time.monotonic", lambda: now[0])
+    topic = KafkaFollower(KafkaSettings.for_servers("a:1"), "t")
+    if is_renewed:
+        topic.renew_end()
+    monkeypatch.setattr(consumer, "end_offsets", fail)
+    for tenths in range(150):
+        now[0] = 100.0 + tenths / 10
+        topic.poll()
+    assert asked[:2] == [100.0, 100.0 + waits]

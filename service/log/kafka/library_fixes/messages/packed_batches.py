@@ -1,4 +1,4 @@
-"""Does not unpack a compressed record batch that unpacks to too much, that hides how much, or that is damaged.
+"""Does not read a record batch that unpacks to too much, that hides how much, or that is damaged.
 
 Gap: the library unpacks a whole batch in memory, whatever its size. A batch of 1 MB, which any topic accepts, can hold 1 GB.
 Symptom: one message from any producer ends every worker that reads its partition, again after each restart.
@@ -19,7 +19,7 @@ import struct
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kafka import codec
-from kafka.errors import KafkaError
+from kafka.errors import CorruptRecordError, KafkaError
 from kafka.record import default_records, legacy_records
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import encode_varint
@@ -58,7 +58,7 @@ class BatchTooLargeError(UnreadBatchError):
 
 
 class DamagedBatchError(UnreadBatchError):
-    """A compressed batch can't be unpacked."""
+    """A batch can't be unpacked, or what was unpacked is no list of records."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"is damaged ({problem}), and is not read: send its messages again")
@@ -89,6 +89,23 @@ def limit_unpacked_batches() -> None:
             _replace_records(batch, str(DamagedBatchError(describe_error(error))))
 
     DefaultRecordBatch._maybe_uncompress = unpack  # noqa: SLF001
+    original_next = DefaultRecordBatch.__next__
+
+    def read_next(batch: DefaultRecordBatch) -> object:
+        """Some codecs don't notice damage: zstd returns what there is of a frame that was cut off."""
+        try:
+            return original_next(batch)
+        except CorruptRecordError as error:
+            if batch.is_control_batch:
+                raise
+            if batch._next_record_index >= batch._num_records:  # noqa: SLF001
+                # Every record that it announces was read.
+                logger.warning("the batch at offsets %d to %d: %s", batch.base_offset, batch.last_offset, error)
+                raise StopIteration from error
+            _replace_records(batch, str(DamagedBatchError(describe_error(error))))
+            return original_next(batch)
+
+    DefaultRecordBatch.__next__ = DefaultRecordBatch.next = read_next
 
 
 def _open_gzip(file: io.BytesIO) -> BinaryIO:
@@ -156,7 +173,8 @@ def _read_size(block: memoryview) -> int:
 def _replace_records(batch: DefaultRecordBatch, problem: str) -> None:
     """The last record keeps its offset, so that a reader that has read a part of the batch before gets it too."""
     count, first, last = batch.records_count, batch.base_offset, batch.last_offset
-    reason = f"the compressed batch with the {count:,} records at offsets {first} to {last} {problem}".encode()
+    kind = "compressed batch" if batch.compression_type else "batch"
+    reason = f"the {kind} with the {count:,} records at offsets {first} to {last} {problem}".encode()
     logger.error("%s", reason.decode())
     name = UNREAD_BATCH_HEADER.encode()
     body = bytearray(b"\0")  # attributes
@@ -169,4 +187,4 @@ def _replace_records(batch: DefaultRecordBatch, problem: str) -> None:
     record = bytearray()
     encode_varint(len(body), record.append)
     batch._buffer, batch._pos = record + body, 0  # noqa: SLF001 - as above
-    batch._num_records, batch._decompressed = 1, True  # noqa: SLF001
+    batch._num_records, batch._next_record_index, batch._decompressed = 1, 0, True  # noqa: SLF001

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import http.client
 import json
 import socket
@@ -167,3 +169,30 @@ def test_a_connection_whose_request_is_complete_is_closed_at_once(
     with live_server.serve_app(harness.app) as port:
         status, _ = post(port, b"[]", Connection="close")
         assert status == 422
+
+
+def test_a_connection_that_the_client_has_reset_is_aborted() -> None:
+    """The loop of asyncio closes the sending side at once, which fails then. That is no error of the request."""
+
+    class ResetTransport(asyncio.Transport):
+        aborted = 0
+
+        def can_write_eof(self) -> bool:
+            return True
+
+        def write_eof(self) -> None:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+        def is_closing(self) -> bool:
+            return False
+
+        def abort(self) -> None:
+            self.aborted += 1
+
+    reset = ResetTransport()
+    loop = asyncio.new_event_loop()
+    with closing(loop):
+        transport = lingering_transport.LingeringTransport(reset, loop, None)  # type: ignore[arg-type]
+        transport.max_unread_bytes = MEGABYTE
+        transport.close()
+    assert reset.aborted == 1

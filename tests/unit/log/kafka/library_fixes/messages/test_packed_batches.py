@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from kafka import TopicPartition
-from kafka.codec import snappy_encode
+from kafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import UnsupportedCodecError
 from kafka.record import default_records
@@ -20,6 +22,8 @@ from service.log.kafka.library_fixes.messages.packed_batches import MAX_UNPACKED
 from service.log.kafka.library_fixes.patches import patch_library
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafka.consumer.fetcher import ConsumerRecord
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -124,23 +128,47 @@ def test_a_block_of_negative_length_is_not_unpacked(
     assert damaged.value.decode() in caplog.text
 
 
-DAMAGES = {
-    "trailing bytes": lambda data: snappy_encode(data) + b"\0\0",
-    "an empty block": lambda data: snappy_encode(data) + struct.pack("!i", 0),
-    "a block beyond the end": lambda data: snappy_encode(data) + struct.pack("!i", 1_000) + b"x",
-    "no snappy": lambda _: b"\x05no snappy",
+def cut_off(encode: Callable[[bytes], bytes], data: bytes) -> bytes:
+    return encode(data)[:-20]
+
+
+def encode_no_records(encode: Callable[[bytes], bytes], _: bytes) -> bytes:
+    return encode(b"\xff" * 99)
+
+
+ENCODERS = {"gzip": gzip_encode, "snappy": snappy_encode, "lz4": lz4_encode, "zstd": zstd_encode}
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "trailing bytes": ("snappy", lambda data: snappy_encode(data) + b"\0\0"),
+    "an empty block": ("snappy", lambda data: snappy_encode(data) + struct.pack("!i", 0)),
+    "a block beyond the end": ("snappy", lambda data: snappy_encode(data) + struct.pack("!i", 1_000) + b"x"),
+    "no snappy": ("snappy", lambda _: b"\x05no snappy"),
+    **{f"{name}, cut off": (name, partial(cut_off, encode)) for name, encode in ENCODERS.items()},
+    **{f"{name} of no records": (name, partial(encode_no_records, encode)) for name, encode in ENCODERS.items()},
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_batch_becomes_one_record(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its checksum is right. The errors of the codec are none of the client's, and would end the process."""
+    """Its checksum is right. The errors of the codec are none of the client's, and would end the process.
+
+    What the codec does not notice, the client does when it reads the records: it would read the batch again and again.
+    """
+    codec, encode = DAMAGES[damage]
     with monkeypatch.context() as patched:
-        patched.setattr(default_records, "snappy_encode", DAMAGES[damage])
-        damaged = build_batch(CODECS["snappy"], 2, *[b"abc"] * 5)
+        patched.setattr(default_records, f"{codec}_encode", encode)
+        values = [random.Random(number).randbytes(40) + b"abc" * 100 for number in range(5)]
+        damaged = build_batch(CODECS[codec], 2, *values)
     records = read(build_batch(0, 0, b"a", b"b"), damaged, build_batch(0, 7, b"c"))
-    assert [record.offset for record in records] == [0, 1, 6, 7]
-    assert records[2].value.startswith(b"the compressed batch with the 5 records at offsets 2 to 6 is damaged (")
+    offsets = [record.offset for record in records]
+    assert offsets == sorted(set(offsets))
+    assert {0, 1, 6, 7} <= set(offsets)
+    assert records[-2].value.startswith(b"the compressed batch with the 5 records at offsets 2 to 6 is damaged (")
+
+
+def test_bytes_after_the_last_record_do_not_stop_a_partition(caplog: pytest.LogCaptureFixture) -> None:
+    batch = DefaultRecordBatch(build_batch(0, 0, b"a", b"b") + b"\0")
+    assert [record.value for record in batch] == [b"a", b"b"]
+    assert "1 unconsumed bytes" in caplog.text
 
 
 def test_a_codec_that_is_not_installed_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
