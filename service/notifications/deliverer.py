@@ -138,8 +138,7 @@ class Deliverer:
         """Reads what is new, writes notifications for it, and starts deliveries that are due."""
         self._read_state()
         self._collect_attempts()
-        active = self._state.list_active()
-        if not active:
+        if not self._state.list_active():
             self._forget_positions()
             return
         self._read_decisions()
@@ -148,7 +147,8 @@ class Deliverer:
             self._last_digest_at = now
             self._read_new_items()
             self._check_conditions()
-        for endpoint in active:
+        self._read_state()  # an endpoint that was paused before an event must not get it, even if both came in this step
+        for endpoint in self._state.list_active():
             self._start_delivery(endpoint)
 
     def _read_state(self) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.log.protocol import Output
+    from service.log.sqlite.follower import SqliteFollower
 
 TOPICS = Topics()
 KEY = "k" * 32
@@ -323,6 +324,24 @@ def test_a_paused_endpoint_gets_what_waited_when_it_is_resumed(harness: WebhookH
     harness.admin.pause(endpoint.id, paused=False)
     harness.step()
     assert [body["data"]["id"] for body in harness.bodies] == ["a", "b"]
+
+
+def test_an_endpoint_that_is_paused_during_a_step_gets_nothing_that_came_after(
+    harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = harness.admin.add({"url": harness.receiver.url})
+    follow = harness.log.follow
+
+    def pause_decide_and_follow(topic: str) -> SqliteFollower:
+        if topic == TOPICS.decisions:
+            harness.admin.pause(endpoint.id, paused=True)
+            harness.decide("a")
+        return follow(topic)
+
+    monkeypatch.setattr(harness.log, "follow", pause_decide_and_follow)
+    harness.step()
+    assert harness.bodies == []
+    assert harness.admin.list_endpoints()[0].pending == 1
 
 
 def test_what_waits_for_a_paused_endpoint_is_bounded(harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch) -> None:
