@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 from service.errors import StreamError
 from service.notifications.attempts import Attempt, update_status
 from service.notifications.events import (
+    LASTING_PROBLEMS,
     build_digest,
     count_new_items,
     find_decision_event,
-    is_since,
     list_conditions,
     select_events,
 )
 from service.notifications.messages import build_body, build_headers, derive_secret
+from service.notifications.sources import SourceTopics
 from service.notifications.state import (
     NotificationState,
     build_condition_record,
@@ -95,7 +96,7 @@ class Deliverer:
         self._now = now
         self._state = NotificationState()
         self._follower: Follower | None = None
-        self._sources: dict[str, Follower] = {}
+        self._sources = SourceTopics(log)
         self._last_digest_at: datetime | None = None
         self._running: dict[str, Future[list[Attempt]]] = {}
         self._not_before: dict[str, datetime] = {}  # endpoints that did not answer
@@ -128,9 +129,9 @@ class Deliverer:
 
     def release(self) -> None:
         """Forgets everything: another process may have gone on in the meantime."""
-        followers = [*self._sources.values(), *([self._follower] if self._follower else [])]
-        self._sources, self._follower, self._state = {}, None, NotificationState()
-        for follower in followers:
+        follower, self._follower, self._state = self._follower, None, NotificationState()
+        self._sources.close()
+        if follower is not None:
             with suppress(StreamError):
                 follower.close()
 
@@ -139,21 +140,19 @@ class Deliverer:
         self._read_state()
         self._collect_attempts()
         if not self._state.list_active():
-            self._forget_positions()
+            self._forget_sources()
             return
-        self._read_decisions()
-        now = self._now()
-        if self._last_digest_at is None or now - self._last_digest_at >= self._digest_interval:
-            self._last_digest_at = now
-            self._read_new_items()
-            self._check_conditions()
-        self._read_state()  # an endpoint that was paused before an event must not get it, even if both came in this step
-        for endpoint in self._state.list_active():
-            self._start_delivery(endpoint)
+        if self._view.caught_up:  # whether decisions are hidden depends on the settings
+            self._read_decisions()
+            self._digest()
+        self._start_deliveries()
 
-    def _read_state(self) -> None:
+    def _read_state(self, *, is_newest_needed: bool = False) -> None:
+        """`is_newest_needed`: reads what other processes have written until now, which on Kafka takes a request."""
         if self._follower is None:
             self._follower = self._log.follow(self._topics.webhooks)
+        elif is_newest_needed:
+            self._follower.renew_end()
         while True:
             records = self._follower.poll()
             for record in records:
@@ -170,45 +169,40 @@ class Deliverer:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def _forget_positions(self) -> None:
+    def _forget_sources(self) -> None:
         """Without an endpoint nothing is notified later: the next one starts with what comes after it."""
-        self._write(build_positions_record(self._topics.webhooks, name, None) for name in list(self._state.positions))
-        for follower in self._sources.values():
-            follower.close()
-        self._sources = {}
+        topic, state = self._topics.webhooks, self._state
+        self._write(build_positions_record(topic, name, None) for name in list(state.positions))
+        self._write(build_condition_record(topic, name, None) for name in list(state.conditions))
+        self._last_digest_at = None
+        self._sources.close()
 
-    def _poll_source(self, topic: str) -> tuple[list[Record], dict[int, int]]:
-        """The records after the stored positions, and the positions after them.
-
-        Without positions, those are new that were written since an endpoint is active: it may be older than the first step
-        that finds it.
-        """
-        follower = self._sources.get(topic)
-        if follower is None:
-            follower = self._sources[topic] = self._log.follow(topic)
-        stored = self._state.positions.get(topic)
-        start_ms = 0 if stored is not None else min(map(self._state.get_start_ms, self._state.list_active()), default=0)
-        positions, new = dict(stored or {}), []
-        while True:
-            records = follower.poll()
-            for record in records:
-                if record.offset >= positions.get(record.partition, 0):
-                    positions[record.partition] = record.offset + 1
-                    if is_since(record.timestamp_ms, start_ms):
-                        new.append(record)
-            if not records and follower.caught_up:
-                return new, positions
+    def _read_source(self, topic: str) -> tuple[list[Record], dict[int, int]]:
+        """The new records, and the positions after them."""
+        # Without positions: an endpoint may be older than the first step that finds it.
+        added_ms = min(map(self._state.get_start_ms, self._state.list_active()), default=0)
+        return self._sources.read_new(topic, self._state.positions.get(topic), since_ms=added_ms)
 
     def _read_decisions(self) -> None:
-        if not self._view.caught_up:
-            return  # whether decisions are hidden depends on the settings
-        records, positions = self._poll_source(self._topics.decisions)
+        records, positions = self._read_source(self._topics.decisions)
         get_settings = self._view.get_settings
         events = [event for record in records if (event := find_decision_event(record, get_settings)) is not None]
         self._store(events, self._topics.decisions, positions)
 
+    def _digest(self) -> None:
+        """Notifies once per interval about new items and about conditions that have changed."""
+        now = self._now()
+        if self._last_digest_at is not None and now - self._last_digest_at < self._digest_interval:
+            return
+        is_first, is_queue_complete = self._topics.review not in self._state.positions, self._is_queue_complete()
+        if is_first and not is_queue_complete:
+            return  # verdicts that were reached before the endpoint was added could not be told from later ones
+        self._last_digest_at = now
+        self._read_new_items()
+        self._check_conditions(is_first=is_first, with_batches=is_queue_complete)
+
     def _read_new_items(self) -> None:
-        records, positions = self._poll_source(self._topics.review)
+        records, positions = self._read_source(self._topics.review)
         self._store(build_digest(count_new_items(records), positions), self._topics.review, positions)
 
     def _store(self, events: Sequence[Event], topic: str, positions: dict[int, int]) -> None:
@@ -217,13 +211,12 @@ class Deliverer:
             outputs = [*self._notify(events), build_positions_record(self._topics.webhooks, topic, positions)]
             self._write(outputs)
 
-    def _check_conditions(self) -> None:
-        if not self._view.caught_up:
-            return
-        for condition in list_conditions(
-            self._view, self._queue, self._state.conditions, with_batches=self._is_queue_complete()
-        ):
-            outputs = self._notify([condition.event] if condition.event is not None else [])
+    def _check_conditions(self, *, is_first: bool, with_batches: bool) -> None:
+        """The first check after an endpoint was added learns what the conditions are: only a problem that lasts is news."""
+        for condition in list_conditions(self._view, self._queue, self._state.conditions, with_batches=with_batches):
+            event = condition.event
+            is_news = event is not None and (not is_first or event.type in LASTING_PROBLEMS)
+            outputs = self._notify([event] if event is not None and is_news else [])
             self._write([*outputs, build_condition_record(self._topics.webhooks, condition.name, condition.value)])
 
     def _notify(self, events: Sequence[Event]) -> list[Output]:
@@ -237,21 +230,34 @@ class Deliverer:
 
     # -- deliveries ------------------------------------------------------------------------------------------------
 
-    def _start_delivery(self, endpoint: WebhookEndpoint) -> None:
-        now = self._now()
-        if endpoint.id in self._running or now < self._not_before.get(endpoint.id, now):
-            return
-        pending = self._limit_pending(endpoint.id)
-        if endpoint.paused:
-            return
-        due = [each for each in pending if each.next_attempt_at is None or each.next_attempt_at <= now]
-        if due:
-            self._running[endpoint.id] = self._pool.submit(self._send_all, endpoint, due[:MAX_SENT_AT_ONCE])
+    def _start_deliveries(self) -> None:
+        if any(self._list_due(endpoint) for endpoint in self._list_ready()):
+            # An endpoint that was paused before an event must not get it, even if both came in this step.
+            self._read_state(is_newest_needed=True)
+        for endpoint in self._list_ready():
+            self._limit_pending(endpoint.id)
+            due = self._list_due(endpoint)
+            if due:
+                self._running[endpoint.id] = self._pool.submit(self._send_all, endpoint, due[:MAX_SENT_AT_ONCE])
 
-    def _limit_pending(self, endpoint_id: str) -> list[Notification]:
-        pending = self._state.list_messages(endpoint_id, failed=False)
-        self._fail(pending[:-MAX_PENDING], QUEUE_FULL)
-        return pending[-MAX_PENDING:]
+    def _list_ready(self) -> list[WebhookEndpoint]:
+        """Active endpoints that no delivery is under way to, and that are not waited for."""
+        now = self._now()
+        return [
+            endpoint
+            for endpoint in self._state.list_active()
+            if endpoint.id not in self._running and now >= self._not_before.get(endpoint.id, now)
+        ]
+
+    def _list_due(self, endpoint: WebhookEndpoint) -> list[Notification]:
+        if endpoint.paused:
+            return []
+        now = self._now()
+        pending = self._state.list_messages(endpoint.id, failed=False)
+        return [each for each in pending if each.next_attempt_at is None or each.next_attempt_at <= now]
+
+    def _limit_pending(self, endpoint_id: str) -> None:
+        self._fail(self._state.list_messages(endpoint_id, failed=False)[:-MAX_PENDING], QUEUE_FULL)
 
     def _send_all(self, endpoint: WebhookEndpoint, due: Sequence[Notification]) -> list[Attempt]:
         """In a thread of the pool. Without an answer the rest would wait for nothing too: it is tried later."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from service.statistics.batches import DatasetBatches
 
 MAX_BATCHES_CHECKED: Final = 100  # of a dataset, the last to arrive
+LASTING_PROBLEMS: Final = frozenset({"dataset.misfit"})  # news to a new endpoint, whenever they began
 ANSWER_FIELDS: Final = ("verdict", "labels", "words", "note")
 
 

@@ -114,7 +114,8 @@ def build_positions_record(topic: str, source: str, positions: Mapping[int, int]
 
 
 def build_condition_record(topic: str, name: str, value: object) -> Output:
-    return Output(topic, f"condition/{name}".encode(), json.dumps({"value": value}).encode())
+    loaded = None if value is None else json.dumps({"value": value}).encode()
+    return Output(topic, f"condition/{name}".encode(), loaded)
 
 
 # -- what commands and REST do -----------------------------------------------------------------------------------------

@@ -57,6 +57,7 @@ def test_the_progress_of_the_day_and_one_click_to_unsure_sentences(harness: Brow
     page.keyboard.press("u")
     expect(progress).to_contain_text("1 by you, 2 by all")
     expect(progress).to_contain_text("1 decision in the last hour")
+    expect(page.locator(TITLE)).to_have_text(f"today / {order[1]}")  # keys do nothing until the next sentence is open
     page.keyboard.press("o")
     expect(progress).to_contain_text("2 by you, 3 by all")
     expect(progress).to_contain_text("2 open")

@@ -28,7 +28,7 @@ from tests.support.review_queue import make_assessment, make_decision_output, ma
 from tests.support.webhook_receiver import WebhookReceiver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from service.log.protocol import Output
@@ -78,7 +78,7 @@ class WebhookHarness:
         self.admin = WebhookAdmin(self.log, TOPICS.webhooks, self.client, KEY)
         self.deliverer = self.start()
 
-    def start(self) -> Deliverer:
+    def start(self, *, is_queue_complete: Callable[[], bool] = lambda: True) -> Deliverer:
         """A deliverer that knows nothing but the topics, as after a restart."""
         return Deliverer(
             self.log,
@@ -87,6 +87,7 @@ class WebhookHarness:
             master_key=KEY,
             view=self.datasets,
             queue=self.datasets,
+            is_queue_complete=is_queue_complete,
             digest_s=60,
             on_outcome=self.outcomes.append,
             now=lambda: self.now,
@@ -283,6 +284,39 @@ def test_conditions_are_notified_when_they_change(harness: WebhookHarness) -> No
     datasets.outcomes = BatchOutcomes(controls=(("1.0", Outcomes(ok=30, wrong=20)),))
     harness.step(seconds=60)
     assert harness.bodies[-1]["data"]["verdict"] == "reject"
+
+
+def test_a_new_endpoint_gets_no_change_of_a_condition_that_is_older(harness: WebhookHarness) -> None:
+    datasets = harness.datasets
+    datasets.settings["default"] = DatasetSettings(max_error_rate=0.1)
+    datasets.batches = {"default": DatasetBatches({"6": BatchCounts(0, {"1.0": 50})})}
+    datasets.outcomes = BatchOutcomes(controls=(("1.0", Outcomes(ok=50)),))
+    harness.admin.remove(harness.add().id)
+    harness.step()
+    datasets.settings["default"] = DatasetSettings(model="med-v2", version=3, max_error_rate=0.1)
+    datasets.misfits = {"default": Misfit(FlagCounts(100, 60), 0.3)}
+    harness.step(seconds=60)
+    harness.add()
+    assert [body["type"] for body in harness.bodies] == ["dataset.misfit"], "the only one that is a problem now"
+
+    datasets.outcomes = BatchOutcomes(controls=(("1.0", Outcomes(ok=30, wrong=20)),))
+    harness.step(seconds=60)
+    assert [body["type"] for body in harness.bodies[1:]] == ["batch.verdict"]
+
+
+def test_the_first_check_waits_until_the_queue_is_complete(harness: WebhookHarness) -> None:
+    is_complete = False
+    harness.deliverer = harness.start(is_queue_complete=lambda: is_complete)
+    datasets = harness.datasets
+    datasets.settings["default"] = DatasetSettings(max_error_rate=0.1)
+    datasets.batches = {"default": DatasetBatches({"6": BatchCounts(0, {"1.0": 50})})}
+    harness.admin.add({"url": harness.receiver.url})
+    harness.log.append([make_review_output(make_assessment("b"))])
+    harness.step(seconds=60)
+    assert harness.bodies == []
+    is_complete, datasets.outcomes = True, BatchOutcomes(controls=(("1.0", Outcomes(ok=50)),))
+    harness.step(seconds=60)
+    assert [body["type"] for body in harness.bodies] == ["items.flagged"], "the verdict was reached before"
 
 
 @pytest.mark.parametrize("body", ["standard", "slack"])
