@@ -173,12 +173,13 @@ class ReviewProjector:
             try:
                 for topic, _ in self._handlers:
                     followers.append(self._log.follow(topic))
-            except BaseException:
+                # Only now: while the topics can't be followed, the queue shows what it has.
+                self._end_requests.give_up_all()
+                self._file.clear()
+            except BaseException:  # also of the file: it is tried again each second
                 for follower in followers:
                     follower.close()
                 raise
-            self._end_requests.give_up_all()
-            self._file.clear()
             for collection in (
                 self._examples,
                 self._rankers,

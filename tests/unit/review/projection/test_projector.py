@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from service.contracts import Claim
-from service.errors import StreamError
+from service.errors import StateError, StreamError
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteLog
 from service.review.messages import build_claim_message
@@ -25,6 +25,7 @@ from tests.support.api_harness import wait_for
 from tests.support.review_queue import (
     NOW,
     TOPICS,
+    MemoryFollower,
     MemoryLog,
     QueueHarness,
     decide_item,
@@ -365,6 +366,42 @@ def test_without_its_topics_it_has_an_error_and_is_not_caught_up() -> None:
     assert not projector.caught_up
     stop.set()
     thread.join(60)
+    queue.close()
+
+
+class Counting(MemoryLog):
+    """Counts the followers that are open."""
+
+    open_followers = 0
+
+    def follow(self, topic: str) -> Any:
+        self.open_followers += 1
+        return CountedFollower(self, topic)
+
+
+class CountedFollower(MemoryFollower):
+    _log: Counting
+
+    def close(self) -> None:
+        self._log.open_followers -= 1
+
+
+def test_without_its_folder_no_follower_stays_open(tmp_path: Path) -> None:
+    """It is tried again each second until the folder is back: on Kafka each follower has a thread and a connection."""
+    log, queue = Counting(), ReviewQueue(tmp_path / "data" / "queue.sqlite")
+    projector = ReviewProjector(log, TOPICS, queue.file)  # type: ignore[arg-type]  # enough of a log for a projector
+    projector.step()
+    assert log.open_followers == len(projector._handlers)
+    (tmp_path / "data").rename(tmp_path / "aside")
+    for _ in range(3):
+        with pytest.raises(StateError):
+            projector.step()
+        assert log.open_followers == 0
+    (tmp_path / "data").mkdir()
+    projector.step()
+    assert log.open_followers == len(projector._handlers)
+    projector.close()
+    assert log.open_followers == 0
     queue.close()
 
 
