@@ -14,7 +14,7 @@ import math
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from service.api.http.threads import run_in_thread
 from service.api.queue_end import QueueEnd
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from service.review.items import ReviewItem
 
 MAX_ACCEPTED_DECISIONS = 10_000
+NEVER: Final = -math.inf
 
 
 class ItemRevision(NamedTuple):
@@ -42,13 +43,17 @@ class ItemRevision(NamedTuple):
 class Acceptance:
     """A reviewer's place among those who decide about an item. Several requests may hold it.
 
-    `ended_at`: when the log had taken the last decision or failed to, by the monotonic clock; infinity while a request holds
-    the place.
+    `settled_at`: when the log had taken the last decision or failed to, by the monotonic clock, of the requests that have
+    ended. None of them has sent a decision: `NEVER`.
     """
 
     holders: int = 0
-    ended_at: float = math.inf
-    is_sent: bool = False  # a decision may be in the log
+    settled_at: float = NEVER
+
+    @property
+    def ended_at(self) -> float:
+        """Infinity while a request holds the place."""
+        return math.inf if self.holders else self.settled_at
 
 
 class AcceptedReviewers:
@@ -74,24 +79,30 @@ class AcceptedReviewers:
     def hold(self, item: ItemRevision, reviewer: str) -> Acceptance:
         acceptance = self.get(item).get(reviewer) or self.add(item, reviewer)
         acceptance.holders += 1
-        acceptance.ended_at = math.inf
         return acceptance
 
-    def release(self, item: ItemRevision, reviewer: str, acceptance: Acceptance) -> None:
+    def release(self, item: ItemRevision, reviewer: str, acceptance: Acceptance, settled_at: float) -> None:
         """The place stays after the last request has ended if one of them has sent a decision."""
         acceptance.holders -= 1
-        if acceptance.holders:
-            return
-        acceptance.ended_at = time.monotonic()
-        if not acceptance.is_sent and self.get(item).get(reviewer) is acceptance:
-            self.remove(item, reviewer)
+        acceptance.settled_at = max(acceptance.settled_at, settled_at)
+        if acceptance.ended_at == NEVER and self.get(item).get(reviewer) is acceptance:
+            self._remove(item, reviewer)
 
-    def remove(self, item: ItemRevision, reviewer: str) -> None:
-        reviewers = self._items.get(item, {})
-        if reviewers.pop(reviewer, None) is not None:
-            self._size -= 1
-            if not reviewers:
-                del self._items[item]
+    def withdraw(self, item: ItemRevision, reviewer: str, sent_at: float) -> None:
+        """Removes the place of one whose withdrawal the log has taken, unless a decision may come after it in the log.
+
+        The order of requests that were sent at the same time is only known once the queue has read them.
+        """
+        acceptance = self.get(item).get(reviewer)
+        if acceptance is not None and acceptance.ended_at < sent_at:
+            self._remove(item, reviewer)
+
+    def _remove(self, item: ItemRevision, reviewer: str) -> None:
+        reviewers = self._items[item]
+        del reviewers[reviewer]
+        self._size -= 1
+        if not reviewers:
+            del self._items[item]
 
 
 class ReviewerLimit:
@@ -106,23 +117,24 @@ class ReviewerLimit:
         self._held: dict[tuple[ItemRevision, str], Acceptance] = {}
         self._withdrawn: set[tuple[ItemRevision, str]] = set()
         self._end: QueueEnd | None = None  # none: the queue was not asked to read the log yet
-        self._is_sent = False
+        self._sent_at = NEVER
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        withdrawn = self._withdrawn if kind is None else set()
+        settled_at = NEVER if self._sent_at == NEVER else time.monotonic()
         for (item, reviewer), acceptance in self._held.items():
-            self._accepted.release(item, reviewer, acceptance)
-        if self._is_sent and kind is None:
-            for item, reviewer in self._withdrawn:
-                self._accepted.remove(item, reviewer)
+            # Of one that the request has withdrawn again, nothing is left.
+            is_withdrawn = (item, reviewer) in withdrawn
+            self._accepted.release(item, reviewer, acceptance, NEVER if is_withdrawn else settled_at)
+        for item, reviewer in withdrawn:
+            self._accepted.withdraw(item, reviewer, self._sent_at)
 
     def note_sent(self) -> None:
         """Call it before the decisions are sent: one whose outcome is unknown may be in the log."""
-        self._is_sent = True
-        for acceptance in self._held.values():
-            acceptance.is_sent = True
+        self._sent_at = time.monotonic()
 
     async def check(self, item: ReviewItem, decision: Decision) -> str | None:
         """Why the reviewer can't decide; None if they can. `item` must be as this reviewer sees it."""

@@ -169,6 +169,38 @@ def test_a_withdrawal_makes_room_before_the_queue_shows_it(full: ApiHarness) -> 
     assert decide(full, "r00") == 409
 
 
+@pytest.mark.parametrize("first", ["withdrawal", "change"])
+def test_a_withdrawal_makes_no_room_while_another_request_of_the_reviewer_is_sent(full: ApiHarness, first: str) -> None:
+    """Whichever ends first: the log may hold the withdrawal before the changed decision."""
+    assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
+    backend = full.app.state.backend
+    item = ReviewItem.model_validate(full.client.get("/v1/review/news/0-0").json())
+    decisions = {
+        "change": Decision(**make_decision("r00", verdict="error"), revision=0),
+        "withdrawal": Decision(**make_decision("r00", withdrawn=True), revision=0),
+    }
+
+    async def send_both() -> None:
+        requests = {name: ReviewerLimit(backend) for name in decisions}
+        for name, decision in decisions.items():
+            assert await requests[name].check(item, decision) is None
+            requests[name].note_sent()
+        for name in (first, *(requests.keys() - {first})):
+            with requests[name]:
+                pass
+
+    asyncio.run(send_both())
+    assert decide(full, "zoe") == 409
+
+
+def test_a_decision_that_is_withdrawn_in_the_same_request_takes_no_place(full: ApiHarness) -> None:
+    assert decide_together(full, name_reviewers(1, LIMIT)).status_code == 202
+    both = [make_decision("zoe"), make_decision("zoe", withdrawn=True)]
+    assert full.client.post("/v1/decisions", json={"decisions": both}).status_code == 202
+    assert decide(full, "yan") == 202
+    assert decide(full, "zoe") == 409
+
+
 def test_a_withdrawal_that_is_left_out_makes_no_room(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 202
 
