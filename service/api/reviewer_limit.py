@@ -6,6 +6,7 @@ does not know what other processes accept at the same time: together they may ex
 
 A decision that was accepted may not be there: the log failed to take it, or it was withdrawn through another process. So
 before a reviewer is refused because of it, the queue reads all that the log holds. If it is too late, the decision counts.
+So does one that the log has not confirmed, as long as it may still take it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from service.review.items import ReviewItem
 
 MAX_ACCEPTED_DECISIONS = 10_000
+MAX_APPEND_S: Final = 60.0  # of both logs, with the default settings
 NEVER: Final = -math.inf
 
 
@@ -43,8 +45,8 @@ class ItemRevision(NamedTuple):
 class Acceptance:
     """A reviewer's place among those who decide about an item. Several requests may hold it.
 
-    `settled_at`: when the log had taken the last decision or failed to, by the monotonic clock, of the requests that have
-    ended. None of them has sent a decision: `NEVER`.
+    `settled_at`: by the monotonic clock, when the log has taken the last decision of the requests that have ended, or never
+    will. It may be in the future. `NEVER`: none of them has sent a decision.
     """
 
     holders: int = 0
@@ -59,7 +61,9 @@ class Acceptance:
 class AcceptedReviewers:
     """The reviewers whose decisions this process has accepted, by item: the last ones. For the event loop only."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_append_s: float = MAX_APPEND_S) -> None:
+        """`max_append_s`: how long the log may still take messages whose append the request has not seen succeed."""
+        self.max_append_s = max_append_s
         self._items: OrderedDict[ItemRevision, dict[str, Acceptance]] = OrderedDict()
         self._size = 0
 
@@ -125,6 +129,9 @@ class ReviewerLimit:
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         withdrawn = self._withdrawn if kind is None else set()
         settled_at = NEVER if self._sent_at == NEVER else time.monotonic()
+        if kind is not None:
+            # A thread goes on with the append of a request that timed out, and a broker may have what it did not confirm.
+            settled_at += self._accepted.max_append_s
         for (item, reviewer), acceptance in self._held.items():
             # Of one that the request has withdrawn again, nothing is left.
             is_withdrawn = (item, reviewer) in withdrawn
@@ -167,8 +174,9 @@ class ReviewerLimit:
         accepted = self._accepted.get(item)
         if _leaves_room(shown | accepted.keys(), reviewer):
             return True
-        if all(name in shown or each.ended_at == math.inf for name, each in accepted.items()):
-            return False
+        now = time.monotonic()
+        if all(name in shown or each.ended_at > now for name, each in accepted.items()):
+            return False  # the present end of the log would tell nothing about them
         if self._end is None:
             self._end = await QueueEnd.wait_for(self._backend.projector)
         if not self._end.has_been_reached():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from service.errors import SettingsError, StreamError
 from service.file_lock import FileLock
+from service.log.sqlite.database import BUSY_TIMEOUT_S
 from service.log.sqlite.log import SqliteLog
 from service.log.sqlite.retention import Retention
 from service.log.sqlite.session import SqliteWorkerSession
@@ -50,6 +51,15 @@ def open_log(settings: Settings) -> Log:
         return KafkaLog(settings.kafka)
     with _translate_embedded_log_errors(settings):
         return SqliteLog(settings.log.path, build_topics(settings), reserve_bytes=settings.log.reserve_bytes)
+
+
+def compute_max_append_s(settings: Settings) -> float:
+    """The longest time from the start of an append until its messages are in the log, or never will be."""
+    if settings.kafka is not None:
+        from service.log.kafka import clients
+
+        return clients.compute_max_append_s(settings.kafka)
+    return 2 * BUSY_TIMEOUT_S  # another thread's append may go first: each waits so long for a locked file
 
 
 def open_worker_session(settings: Settings, topics: Topics) -> WorkerSession:

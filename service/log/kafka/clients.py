@@ -117,7 +117,7 @@ def create_producer(settings: KafkaSettings, *, transactional_id: str | None = N
         "max_request_size": MAX_REQUEST_BYTES,
         "max_block_ms": settings.request_timeout_ms,
         "retry_backoff_ms": RETRY_BACKOFF_MS,
-        "delivery_timeout_ms": max(settings.request_timeout_ms, APPEND_TIMEOUT_MS),
+        "delivery_timeout_ms": _compute_append_timeout_ms(settings),
         "value_serializer": EMPTY_VALUE_SERIALIZER,
         "kafka_client": create_requeueing_client,
         "metrics_enabled": False,
@@ -131,6 +131,19 @@ def create_producer(settings: KafkaSettings, *, transactional_id: str | None = N
             "max_block_ms": settings.attempt_timeout_ms,
         }
     return KafkaProducer(**config)
+
+
+def compute_max_append_s(settings: KafkaSettings) -> float:
+    """The longest time from the start of an append until its messages are in the log, or never will be.
+
+    The client may wait for a broker to answer (`bootstrap_timeout_ms`), then for the leader of the partition
+    (`max_block_ms`), and then sends the message until it expires (`delivery_timeout_ms`), whatever time the append was given.
+    """
+    return (2 * settings.request_timeout_ms + _compute_append_timeout_ms(settings)) / 1000
+
+
+def _compute_append_timeout_ms(settings: KafkaSettings) -> int:
+    return max(settings.request_timeout_ms, APPEND_TIMEOUT_MS)
 
 
 def create_admin_client(settings: KafkaSettings, **overrides: object) -> KafkaAdminClient:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PARTITION = 0
 SCHEMA_VERSION = 1
+BUSY_TIMEOUT_S = 30.0
 MAX_READ_BYTES = 16 * 1024 * 1024
 OWNER_ONLY = 0o600
 PRIMARY_CODE = 0xFF  # the bits of an error code of SQLite that give the kind
@@ -185,7 +186,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _restrict_access(path)
     with _translate_errors():
-        db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > SCHEMA_VERSION:
             raise StreamError(f"{path} was written by a newer labelwatch (format {version}): update labelwatch")

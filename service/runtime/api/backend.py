@@ -14,6 +14,7 @@ from service.api.batching.batcher import MicroBatcher
 from service.api.ingest.delivery_file import DeliveryFile
 from service.api.ingest.log_appender import LogAppender
 from service.api.ingest.webhook_deliveries import WebhookDeliveries
+from service.api.reviewer_limit import AcceptedReviewers
 from service.api.routes.health import get_conditions, get_degraded
 from service.datasets.training_view import TrainingView
 from service.errors import SettingsError
@@ -23,7 +24,7 @@ from service.review.annotator_figures import build_dataset_annotators
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import ReviewQueue
 from service.runtime.datasets.settings import build_datasets
-from service.runtime.open_log import build_topics, open_log
+from service.runtime.open_log import build_topics, compute_max_append_s, open_log
 from service.runtime.webhooks import build_admin
 from service.stream.state.view import StateView
 from service.telemetry.readiness import merge_conditions
@@ -92,6 +93,7 @@ def build_backend(
         queue=queue,
         projector=projector,
         appender=appender,
+        accepted_reviewers=AcceptedReviewers(compute_max_append_s(settings)),
         deliveries=WebhookDeliveries(exit_stack.enter_context(closing(DeliveryFile(settings.deliveries_path)))),
         dead_letters=exit_stack.enter_context(closing(DeadLetterIndex(letter_log, topics))),
         open_log=lambda: open_log(settings),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 import pytest
 
-from service.api.reviewer_limit import ItemRevision, ReviewerLimit
+from service.api.reviewer_limit import AcceptedReviewers, ItemRevision, ReviewerLimit
 from service.api.withdrawals import WithdrawalCheck
 from service.contracts import BelowPolicy, DatasetSettings, Decision
 from service.errors import StreamError
@@ -22,7 +24,7 @@ from tests.support.review_queue import make_decision_output
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from service.log.protocol import Output
+    from service.log.protocol import Log, Output
     from tests.support.api_harness import ApiHarness
 
 LIMIT = MAX_REVIEWERS_PER_ITEM
@@ -256,10 +258,82 @@ class Ambiguous:
         raise StreamError("no answer in time")
 
 
+class Slow:
+    """Takes decisions after the request that sent them has ended."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.has_started, self.may_go_on = threading.Event(), threading.Event()
+
+    def append(self, outputs: Sequence[Output], **options: Any) -> None:
+        self.has_started.set()
+        self.may_go_on.wait(60)
+        self._log.append(outputs)
+
+
+def test_a_place_stays_while_the_log_may_take_the_decision_of_a_request_that_has_ended(
+    full: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)
+    log, slow = full.log, Slow(full.log)
+    assert decide_together(full, name_reviewers(1, LIMIT)).status_code == 202
+    full.serve_with(append_to=slow)
+    slow_appender = full.backend.appender
+
+    async def cancel() -> None:
+        transport = httpx.ASGITransport(full.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            request = asyncio.create_task(client.post("/v1/decisions", json=make_decision("zoe")))
+            await asyncio.to_thread(slow.has_started.wait, 60)
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+
+    asyncio.run(cancel())
+    full.serve_with(append_to=log)
+    with full.run_projector():
+        status = decide(full, "yan")
+    slow.may_go_on.set()
+    slow_appender.close()  # waits for the append
+    assert list_deciders(full) == [*name_reviewers(1, LIMIT), "zoe"]
+    assert status == 409
+
+
+def test_a_place_stays_while_the_log_may_take_a_decision_that_it_has_not_confirmed(
+    full: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.queue_end.QUEUE_TIMEOUT_S", 60.0)
+    log = full.log
+    assert decide_together(full, name_reviewers(1, LIMIT)).status_code == 202
+    full.serve_with(append_to=Ambiguous())
+    assert decide(full, "zoe") == 503
+    full.serve_with(append_to=log)
+    with full.run_projector():
+        assert decide(full, "yan") == 409
+        assert decide(full, "zoe") == 202
+
+
+def test_a_later_request_does_not_shorten_the_time_that_the_log_may_take(full: ApiHarness) -> None:
+    backend, decision = full.app.state.backend, Decision(**make_decision("zoe"), revision=0)
+    item = ReviewItem.model_validate(full.client.get("/v1/review/news/0-0").json())
+
+    async def send(*, fails: bool) -> float:
+        with suppress(StreamError), ReviewerLimit(backend) as limit:
+            assert await limit.check(item, decision) is None
+            limit.note_sent()
+            if fails:
+                raise StreamError("no answer in time")
+        [acceptance] = backend.accepted_reviewers.get(ItemRevision("news", "0-0", 0)).values()
+        ended_at: float = acceptance.ended_at
+        return ended_at
+
+    assert asyncio.run(send(fails=True)) == asyncio.run(send(fails=False))
+
+
 def test_decisions_that_the_log_has_not_taken_make_room(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """They count until the queue has read the log: they may be in it."""
     log = full.log
-    full.serve_with(append_to=Ambiguous())
+    full.serve_with(append_to=Ambiguous(), accepted_reviewers=AcceptedReviewers(max_append_s=0.0))
     assert decide_together(full, name_reviewers(0, LIMIT)).status_code == 503
     full.serve_with(append_to=log)
     assert decide(full, "zoe") == 409
@@ -271,6 +345,7 @@ def test_decisions_that_the_log_has_not_taken_make_room(full: ApiHarness, monkey
 def test_who_has_lost_a_place_to_another_is_refused(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log has not taken the first decision, and the queue does not show yet who has the place."""
     log = full.log
+    full.serve_with(accepted_reviewers=AcceptedReviewers(max_append_s=0.0))
     assert decide_together(full, name_reviewers(1, LIMIT)).status_code == 202
     full.serve_with(append_to=Ambiguous())
     assert decide(full, "zoe") == 503

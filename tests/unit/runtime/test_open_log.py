@@ -13,6 +13,7 @@ from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.runtime.open_log import (
     build_topics,
+    compute_max_append_s,
     hold_state_lock,
     open_existing_log,
     open_log,
@@ -33,6 +34,13 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def kafka_settings() -> Settings:
     return Settings.model_validate({"kafka": {"bootstrap_servers": "127.0.0.1:9"}})
+
+
+def test_an_append_may_take_as_long_as_its_time_outs(settings: Settings) -> None:
+    assert compute_max_append_s(settings) == 60
+    for request_ms, expected_s in ((15_000, 60), (40_000, 120)):
+        kafka = {"bootstrap_servers": "b:9092", "request_timeout_ms": request_ms}
+        assert compute_max_append_s(Settings.model_validate({"kafka": kafka})) == expected_s
 
 
 def test_only_a_worker_opens_a_session_on_kafka(kafka_settings: Settings) -> None:
