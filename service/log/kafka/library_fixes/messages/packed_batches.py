@@ -7,7 +7,10 @@ without the fix. The batch must not stop its partition then.
 
 In place of its records such a batch has a single one with the offset of the last: it says what was left out, and can't be
 read as any message of ours. So a worker makes it a dead letter and continues after the batch, and the log names it. The
-batch itself stays in its topic.
+batch itself stays in its topic. If the damage begins after some records, these are read, and only the others are replaced.
+
+A batch with a wrong checksum is none of these: the client raises an error before it gets here. Another replica may have the
+batch intact, so it is not skipped.
 """
 
 from __future__ import annotations
@@ -94,7 +97,7 @@ def limit_unpacked_batches() -> None:
     def read_next(batch: DefaultRecordBatch) -> object:
         """Some codecs don't notice damage: zstd returns what there is of a frame that was cut off."""
         try:
-            return original_next(batch)
+            record = original_next(batch)
         except CorruptRecordError as error:
             if batch.is_control_batch:
                 raise
@@ -102,8 +105,15 @@ def limit_unpacked_batches() -> None:
                 # Every record that it announces was read.
                 logger.warning("the batch at offsets %d to %d: %s", batch.base_offset, batch.last_offset, error)
                 raise StopIteration from error
-            _replace_records(batch, str(DamagedBatchError(describe_error(error))))
-            return original_next(batch)
+            problem = describe_error(error)
+        else:
+            if batch._pos <= len(batch._buffer) or batch.is_control_batch:  # noqa: SLF001
+                return record
+            # The library takes what there is of a header's value, which is the last part of a record.
+            batch._next_record_index -= 1  # noqa: SLF001
+            problem = "the last header is cut off"
+        _replace_records(batch, str(DamagedBatchError(problem)))
+        return original_next(batch)
 
     DefaultRecordBatch.__next__ = DefaultRecordBatch.next = read_next
 
@@ -171,10 +181,17 @@ def _read_size(block: memoryview) -> int:
 
 
 def _replace_records(batch: DefaultRecordBatch, problem: str) -> None:
-    """The last record keeps its offset, so that a reader that has read a part of the batch before gets it too."""
-    count, first, last = batch.records_count, batch.base_offset, batch.last_offset
+    """Replaces the records that were not returned yet by one, which says why.
+
+    It has the offset of the last, so that a reader that has read a part of the batch before gets it too.
+    """
+    returned = batch._next_record_index  # noqa: SLF001 - as above
+    count, first, last = batch.records_count - returned, _find_next_offset(batch), batch.last_offset
+    offsets = f"offset {last}" if first == last else f"offsets {first} to {last}"
+    records = f"the {count:,} {'record' if count == 1 else 'records'} at {offsets}"
     kind = "compressed batch" if batch.compression_type else "batch"
-    reason = f"the {kind} with the {count:,} records at offsets {first} to {last} {problem}".encode()
+    part = f"the rest of the {kind}, {records}," if returned else f"the {kind} with {records}"
+    reason = f"{part} {problem}".encode()
     logger.error("%s", reason.decode())
     name = UNREAD_BATCH_HEADER.encode()
     body = bytearray(b"\0")  # attributes
@@ -188,3 +205,12 @@ def _replace_records(batch: DefaultRecordBatch, problem: str) -> None:
     encode_varint(len(body), record.append)
     batch._buffer, batch._pos = record + body, 0  # noqa: SLF001 - as above
     batch._num_records, batch._next_record_index, batch._decompressed = 1, 0, True  # noqa: SLF001
+
+
+def _find_next_offset(batch: DefaultRecordBatch) -> int:
+    """The offset after the last record that was returned. A batch has no place to note it, so its records are read again."""
+    offset = int(batch.base_offset)
+    batch._pos = 0 if batch.compression_type else batch.HEADER_STRUCT.size  # noqa: SLF001 - as above
+    for _ in range(batch._next_record_index):  # noqa: SLF001
+        offset = batch._read_msg().offset + 1  # noqa: SLF001
+    return offset

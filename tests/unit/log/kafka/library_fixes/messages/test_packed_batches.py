@@ -159,10 +159,64 @@ def test_a_damaged_batch_becomes_one_record(damage: str, monkeypatch: pytest.Mon
         values = [random.Random(number).randbytes(40) + b"abc" * 100 for number in range(5)]
         damaged = build_batch(CODECS[codec], 2, *values)
     records = read(build_batch(0, 0, b"a", b"b"), damaged, build_batch(0, 7, b"c"))
-    offsets = [record.offset for record in records]
-    assert offsets == sorted(set(offsets))
-    assert {0, 1, 6, 7} <= set(offsets)
+    assert [record.offset for record in records] == [0, 1, 6, 7]
     assert records[-2].value.startswith(b"the compressed batch with the 5 records at offsets 2 to 6 is damaged (")
+
+
+def build_damaged_batch(
+    codec: str, encode: Callable[[bytes], bytes], values: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> bytes:
+    with monkeypatch.context() as patched:
+        patched.setattr(default_records, f"{codec}_encode", encode)
+        return build_batch(CODECS[codec], 0, *values)
+
+
+LARGE_VALUES = [random.Random(number).randbytes(30_000) + b"a" * 30_000 for number in range(8)]
+
+
+@pytest.mark.parametrize("position", [0, 4, 7])
+def test_of_a_batch_that_is_cut_off_only_the_records_that_were_not_returned_are_named(
+    position: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever sends the others again teaches them twice. The text is the same wherever reading begins."""
+    damaged = build_damaged_batch("zstd", partial(cut_off, zstd_encode), LARGE_VALUES, monkeypatch)
+    records = read(damaged, position=position)
+    assert [record.offset for record in records] == [offset for offset in (0, 1, 2, 3, 4, 5, 7) if offset >= position]
+    assert [record.value for record in records[:-1]] == LARGE_VALUES[position:6]
+    reason = records[-1].value
+    assert dict(records[-1].headers) == {UNREAD_BATCH_HEADER: reason}
+    assert reason == (
+        b"the rest of the compressed batch, the 2 records at offsets 6 to 7, is damaged (CorruptRecordError: [Error 2] "
+        b"CorruptRecordError: Found invalid record structure: IndexError('bytearray index out of range')), and is not "
+        b"read: send its messages again"
+    )
+    assert reason.decode() in caplog.text
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
+@pytest.mark.parametrize("limit", [1024 * MIB, MIB])  # the library unpacks, or the fix
+def test_of_a_batch_that_is_cut_off_and_whose_codec_notices_it_all_records_are_named(
+    codec: str, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_batches, "MAX_UNPACKED_BYTES", limit)
+    (record,) = read(build_damaged_batch(codec, partial(cut_off, ENCODERS[codec]), LARGE_VALUES, monkeypatch))
+    assert record.offset == 7
+    assert record.value.startswith(b"the compressed batch with the 8 records at offsets 0 to 7 is damaged (")
+
+
+def cut_batch(size: int, *values: bytes) -> bytes:
+    """A batch that is not packed, without its last bytes."""
+    batch = bytearray(build_batch(0, 0, *values)[:-size])
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    return bytes(batch)
+
+
+@pytest.mark.parametrize("size", [3, 20])  # within the last header, which the library returns as it is, and before it
+def test_of_a_batch_that_is_not_packed_too_only_the_records_that_were_not_returned_are_named(size: int) -> None:
+    *records, damaged = DefaultRecordBatch(cut_batch(size, *[b"%d" % number for number in range(8)]))
+    assert [record.value for record in records] == [b"%d" % number for number in range(7)]
+    assert damaged.offset == 7
+    assert damaged.value.startswith(b"the rest of the batch, the 1 record at offset 7, is damaged (")
 
 
 def test_bytes_after_the_last_record_do_not_stop_a_partition(caplog: pytest.LogCaptureFixture) -> None:
