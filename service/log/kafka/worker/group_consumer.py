@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from kafka import TopicPartition
 from kafka.errors import (
+    CorruptRecordError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -58,6 +59,7 @@ RETRY_INTERVAL_S = 0.5
 JOIN_TIMEOUT_S = 5.0
 JOIN_POLL_TIMEOUT_S = 0.5
 CLOSE_TIMEOUT_MS = 5_000
+DAMAGE_LOG_INTERVAL_S = 60.0
 LEADERS_TIMEOUT_S = 1.0
 LEADERS_RETRY_INTERVAL_S = 5.0
 NO_OTHER_WORKER = "no other worker can take over"
@@ -92,6 +94,7 @@ class GroupConsumer:
         self._last_member_id: str | None = None  # of the last stable generation
         self._polled_at = time.monotonic()
         self._leaders_due_at = 0.0
+        self._damage_logged_at: dict[str, float] = {}  # by the text
         self.absent = False  # it has left the group, until `rejoin`
         self.warning = ""
 
@@ -120,7 +123,11 @@ class GroupConsumer:
             advice = "; install kafka-python[lz4,snappy,zstd]" if isinstance(error, UnsupportedCodecError) else ""
             raise StreamError(f"{self._topic} can't be read: {describe_error(error)}{advice}") from error
         except (StreamError, *CLIENT_ERRORS) as error:
-            self._discard_consumer(error)
+            if isinstance(error, CorruptRecordError):
+                self._report_damage(error)
+                self._close_and_revoke()
+            else:
+                self._discard_consumer(error)
             time.sleep(min(timeout, RETRY_INTERVAL_S))
             return {}
         self.warning = ""
@@ -167,6 +174,20 @@ class GroupConsumer:
         """The next poll joins again. All partitions are revoked until then."""
         self._warn(f"{self._topic} can't be read, retrying with a new consumer: {describe_error(error)}")
         self._close_and_revoke()
+
+    def _report_damage(self, error: CorruptRecordError) -> None:
+        """Logs once a minute which batch has a wrong checksum. The client's text names its partition and offset.
+
+        It is not skipped: another replica may have it intact, and lead the partition later. Polls between attempts succeed.
+        """
+        self.warning = (
+            f"a record batch of {self._topic} is damaged, and its partition stands still until a broker has it intact:"
+            f" {describe_error(error)}"
+        )
+        now = time.monotonic()
+        if now - self._damage_logged_at.get(self.warning, float("-inf")) >= DAMAGE_LOG_INTERVAL_S:
+            self._damage_logged_at[self.warning] = now
+            logger.error("%s", self.warning)
 
     def _close_and_revoke(self) -> None:
         if self._consumer is not None:

@@ -124,6 +124,39 @@ def test_a_consumer_that_failed_is_replaced_and_its_partitions_are_revoked() -> 
     assert group.warning == ""
 
 
+def test_a_batch_with_a_wrong_checksum_is_named_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is read again and again, since another replica may have it intact. Polls in between succeed."""
+    now = [1_000.0]
+    monkeypatch.setattr(group_consumer, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None))
+    problems = [
+        f"Record batch for partition {TOPIC_PARTITION} at offset {offset} failed crc check" for offset in (17, 90)
+    ]
+
+    def poll_damaged(problem: str) -> None:
+        group._consumer = Consumer({TOPIC_PARTITION: ["message"]}, CorruptRecordError(problem))
+        assert group.poll(max_records=1, timeout=0.0) == {3: ["message"]}
+        assert group.poll(max_records=1, timeout=0.0) == {}
+        assert problem in group.warning
+
+    def count_lines() -> list[int]:
+        lines = [record.message for record in caplog.records if record.levelname == "ERROR"]
+        assert all(line.startswith("a record batch of t is damaged, and its partition stands still") for line in lines)
+        return [sum(problem in line for line in lines) for problem in problems]
+
+    group = make_group_consumer(Consumer())
+    for _ in range(3):
+        for problem in problems:  # two partitions in turn
+            poll_damaged(problem)
+    assert count_lines() == [1, 1]
+    now[0] += group_consumer.DAMAGE_LOG_INTERVAL_S
+    for _ in range(3):
+        poll_damaged(problems[0])
+    assert count_lines() == [2, 1]
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_a_worker_that_was_suspended_checks_its_id_before_it_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     group = make_group_consumer(Consumer({TOPIC_PARTITION: ["message"]}))
     group.poll(max_records=1, timeout=0.0)
