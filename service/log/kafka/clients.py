@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
+from service.log.kafka.library_fixes.connections.failed_clients import create_or_close
 from service.log.kafka.library_fixes.groups.assignor import SortedRangeAssignor
 from service.log.kafka.library_fixes.messages.empty_messages import EMPTY_VALUE, EMPTY_VALUE_SERIALIZER
 from service.log.kafka.library_fixes.patches import patch_library
@@ -67,8 +68,8 @@ def create_consumer(
 ) -> KafkaConsumer:
     """Creates a consumer without a group, unless `overrides` name one. It never commits offsets by itself."""
     defaults = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "allow_auto_create_topics": False}
-    config = build_client_config(settings) | defaults | overrides
-    return KafkaConsumer(**config, isolation_level=isolation, metrics_enabled=False)
+    required = {"isolation_level": isolation, "metrics_enabled": False}
+    return create_or_close(KafkaConsumer, build_client_config(settings) | defaults | overrides | required)
 
 
 def build_client_id(identity: str) -> str:
@@ -119,7 +120,6 @@ def create_producer(settings: KafkaSettings, *, transactional_id: str | None = N
         "retry_backoff_ms": RETRY_BACKOFF_MS,
         "delivery_timeout_ms": _compute_append_timeout_ms(settings),
         "value_serializer": EMPTY_VALUE_SERIALIZER,
-        "kafka_client": create_requeueing_client,
         "metrics_enabled": False,
     }
     if transactional_id is not None:
@@ -130,7 +130,7 @@ def create_producer(settings: KafkaSettings, *, transactional_id: str | None = N
             "request_timeout_ms": settings.attempt_timeout_ms,
             "max_block_ms": settings.attempt_timeout_ms,
         }
-    return KafkaProducer(**config)
+    return create_or_close(KafkaProducer, config, network_client=create_requeueing_client)
 
 
 def compute_max_append_s(settings: KafkaSettings) -> float:
@@ -147,7 +147,7 @@ def _compute_append_timeout_ms(settings: KafkaSettings) -> int:
 
 
 def create_admin_client(settings: KafkaSettings, **overrides: object) -> KafkaAdminClient:
-    return KafkaAdminClient(**(build_client_config(settings) | overrides))
+    return create_or_close(KafkaAdminClient, build_client_config(settings) | overrides)
 
 
 def send(producer: KafkaProducer, output: Output) -> FutureRecordMetadata:

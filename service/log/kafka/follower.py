@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_POLL_RECORDS = 2_000
 PING_TIMEOUT_MS = 3_000
-RENEW_TIMEOUT_MS = 2_000  # nothing is read meanwhile
+RENEW_TIMEOUT_MS = 2_000  # to connect, and as long for the answer: nothing is read for up to twice as long
 STABLE_ENDS_INTERVAL_S = 0.3
 # Asking a broker that does not answer takes PING_TIMEOUT_MS, in which nothing is read. A worker that starts asks again soon: it
 # can't join its group before. One that follows goes on reading.
