@@ -167,7 +167,7 @@ model-small: conll .venv-train/.ready ## make the default model anew in $(WORK)/
 	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python TEACH=$(TEACH) models/make small
 
 .PHONY: model-light
-model-light: conll .venv-train/.ready ## make the light model anew in $(WORK)/light (an hour; BFLOAT16=1 on a CPU with AVX-512 BF16: half of it)
+model-light: conll .venv-train/.ready ## make the light model anew in $(WORK)/light (two hours; BFLOAT16=1 on a CPU with AVX-512 BF16: half of it)
 	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python BFLOAT16=$(BFLOAT16) models/make light
 
 .PHONY: encoder

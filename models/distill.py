@@ -54,6 +54,16 @@ def save_mean(mean: np.ndarray, made: list[Sentence], path: Path) -> None:
     np.savez_compressed(path, probs=probs, sentences=np.array(digest(made)))
 
 
+def add_student_options(parser: argparse.ArgumentParser) -> None:
+    """What the student starts from."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--weights", type=Path, help="what encoders.py wrote for the small encoder")
+    source.add_argument("--model", type=Path, help="a finished model folder to start from")
+    parser.add_argument(
+        "--layers", type=int, nargs="+", metavar="N", help="the layers of --model to keep (default: all)"
+    )
+
+
 def load_student(weights: Path | None, folder: Path | None, layers: list[int] | None) -> torch.nn.Module:
     if folder is None:
         return load_encoder("small", weights, labels=LABELS)
@@ -65,12 +75,7 @@ def load_student(weights: Path | None, folder: Path | None, layers: list[int] | 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with train.tsv and dev.tsv")
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--weights", type=Path, help="what encoders.py wrote for the small encoder")
-    source.add_argument("--model", type=Path, help="a finished model folder to start from")
-    parser.add_argument(
-        "--layers", type=int, nargs="+", metavar="N", help="the layers of --model to keep (default: all)"
-    )
+    add_student_options(parser)
     parser.add_argument("--teacher", action="append", required=True, metavar="FILE:WEIGHT")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keep", type=Path, metavar="FILE.npz", help="write the teachers' mean here and stop")
