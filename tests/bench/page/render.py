@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined
 
@@ -29,6 +29,34 @@ SIDES = {
     "peer_1": "transformers + cleanlab, batch of 1",
     "peer_32": "transformers + cleanlab, batch of 32",
 }
+
+
+class Speed(NamedTuple):
+    """A rate that a figure was computed from, as the table of speeds names it."""
+
+    what: str
+    figure: str
+    rate: str
+
+
+SPEEDS = (
+    Speed("the graph alone, pre-tokenised and sorted by length", "pipeline_vs_raw_ort", "raw_sentences_per_s"),
+    Speed("words in, assessments out, in one process", "pipeline_vs_raw_ort", "pipeline_sentences_per_s"),
+    Speed("a worker on Kafka, the broker on another core", "kafka_vs_raw_ort", "sentences_per_s"),
+    Speed("a worker on the embedded log", "sqlite_vs_raw_ort", "sentences_per_s"),
+    Speed("REST, 32 clients on one core, one process on both", "rest_32_clients_vs_raw_ort", "requests_per_s"),
+    Speed(
+        "REST, 32 clients on one core, one process on the other",
+        "rest_32_clients_one_core_vs_raw_ort",
+        "requests_per_s",
+    ),
+    Speed(
+        "REST, 32 clients on one core, two processes on both",
+        "rest_32_clients_2_processes_vs_raw_ort",
+        "requests_per_s",
+    ),
+    Speed("REST, one client on one core, one process on both", "rest_1_client_vs_fastapi", "labelwatch, 1 client"),
+)
 # Suites in the order of the page: their heading, and a sentence about the way of measuring.
 SECTIONS = {
     "pipeline": ("The pipeline", "Words in, assessments out, in one process."),
@@ -78,14 +106,34 @@ def render_files(snapshot: Snapshot) -> dict[str, str]:
     }
     files = {path: text for path, text in plots.values() if text}
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - Markdown
+    speeds = find_speeds(snapshot.figures)
     page = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         note=snapshot.note,
+        speeds=[_build_speed_row(speed, figure) for speed, figure in speeds],
+        speed_machine="; ".join(dict.fromkeys(str(figure.machine) for _, figure in speeds)),
         sections=build_sections(snapshot.figures),
         curves=[build_curve_row(curve) for curve in snapshot.curves],
         growth_machine="; ".join(dict.fromkeys(str(curve.machine) for curve in snapshot.curves if curve.machine)),
         plots={name: path if text else "" for name, (path, text) in plots.items()},
     )
     return {**files, PAGE: page.rstrip("\n") + "\n"}
+
+
+def find_speeds(figures: Sequence[Figure]) -> list[tuple[Speed, Figure]]:
+    """The speeds that were measured, each with the figure that has its rate."""
+    by_name = {figure.name: figure for figure in figures}
+    found = [(speed, by_name[speed.figure]) for speed in SPEEDS if speed.figure in by_name]
+    return [(speed, figure) for speed, figure in found if speed.rate in figure.rates]
+
+
+def _build_speed_row(speed: Speed, figure: Figure) -> dict[str, str]:
+    rate = figure.rates[speed.rate]
+    return {
+        "what": speed.what,
+        "median": format_value(rate.median),
+        "spread": f"{format_value(rate.least)} to {format_value(rate.most)}",
+        "suite": figure.suite,
+    }
 
 
 def build_sections(figures: Sequence[Figure]) -> list[dict[str, Any]]:

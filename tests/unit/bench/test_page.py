@@ -114,6 +114,21 @@ def test_a_figure_without_rounds_says_one_run() -> None:
     assert "| `a_vs_b` | a over b | 1.00 | one run |" in page
 
 
+def test_speeds_come_from_the_rates_of_their_figures() -> None:
+    rates = {"requests_per_s": {"median": 537.3, "least": 531.5, "most": 546.6}}
+    figures = [
+        make_figure("rest_32_clients_vs_raw_ort", "rest", rates=rates),
+        make_figure("kafka_vs_raw_ort", "stream"),
+    ]
+    page = render_files(Snapshot(figures=figures))["benchmarks.md"]
+    assert f"measured on {MACHINE}." in page
+    rows = [line for line in page.splitlines() if "| `python -m tests.bench" in line]
+    assert rows == [
+        "| REST, 32 clients on one core, one process on both | 537 | 532 to 547 | `python -m tests.bench rest` |"
+    ]
+    assert "sentences per second" not in render_files(Snapshot())["benchmarks.md"]
+
+
 def test_results_of_another_form_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text('[{"name": "a", "ratio": 1, "detail": {}}]')
