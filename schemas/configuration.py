@@ -18,9 +18,10 @@ HEADER = """# Configuration
 
 <!-- Written by `make schemas` from service/settings/: change it there. -->
 
-All settings are environment variables, read once when a command starts. An invalid value ends the command with an error that
-names the variable. `labelwatch check` also finds misspelt variables. Secrets are never printed or logged. Separate the parts of
-a list with commas.
+All settings are environment variables, read once when a command starts. A command that reads them ends with an error that names the
+variable if a value is invalid, or if a known group has no such setting, as with `LABELWATCH_API_PROT`. A name of an unknown
+group, such as `LABELWATCH_APPI_PORT`, is ignored; `labelwatch check` finds it. Secrets are never printed or logged. Separate the
+parts of a list with commas.
 """
 TITLES = {
     "kafka": ("Kafka", "Used if the first variable is set. Without it the embedded log is used."),
