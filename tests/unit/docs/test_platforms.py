@@ -118,10 +118,14 @@ def test_query_parameters_are_those_of_the_routes() -> None:
 
     text = (DOCS / PAGE).read_text()
     named = set(re.findall(r"[?&](\w+)=", text))
+    paths = build_openapi()["paths"]
     known = {
         parameter["name"]
         for path in ("/v1/webhooks/label-studio", "/v1/webhooks/argilla", "/v1/score", "/v1/sentences")
-        for parameter in build_openapi()["paths"][path]["post"]["parameters"]
+        for parameter in paths[path]["post"]["parameters"]
     }
-    assert named <= known
+    of_export = {parameter["name"] for parameter in paths["/v1/export"]["get"]["parameters"]}
+    section = text.partition("### Export over REST\n")[2].partition("\n#")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == of_export
+    assert named <= known | of_export
     assert named >= {"dataset", "field", "control", "question", "argilla_dataset", "format"}
