@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.shared.terminal import print_stderr
+from service.cli.shared.terminal import check_writable, print_stderr
 from service.errors import SettingsError
 from service.log.sqlite.admin import describe_log_file
 from service.log.sqlite.backup import back_up_log, restore_log
@@ -40,6 +40,7 @@ def backup(file: BackupArgument) -> None:
         raise SettingsError(f"there is no log at {path}: set LABELWATCH_LOG_PATH")
     if file.exists():
         raise SettingsError(f"{file} exists: choose another name, or remove it")
+    check_writable(str(file))  # a missing folder may be a disk that is not mounted: what is written there is no backup
     with _name_file_errors(file):
         size = back_up_log(path, file)
     print_stderr(f"{file}: {_count_records(settings, file)}, {size / 1e6:,.1f} MB")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def back_up_log(source: Path, target: Path) -> int:
     """Writes a copy of the log at one moment to `target`, and returns its size in bytes. Writers are not blocked.
 
-    `target` appears when the copy is complete and checked.
+    `target` appears when the copy is complete and checked. Its folder must be there.
     """
     with _temporary_copy(source, beside=target) as copy:
         _refuse_damage(copy, f"{source} is damaged, so it was not backed up")
@@ -38,6 +38,7 @@ def restore_log(backup: Path, target: Path, *, replaced: Path | None = None) -> 
     `replaced`: where an existing log goes. Without it, an existing log is refused.
     """
     _refuse_damage(backup, f"{backup} is damaged, so it was not restored")
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _hold_worker_lock(target), _temporary_copy(backup, beside=target) as copy:
         if target.exists():
             if replaced is None:
@@ -63,7 +64,6 @@ def _hold_worker_lock(path: Path) -> Iterator[None]:
 @contextmanager
 def _temporary_copy(source: Path, *, beside: Path) -> Iterator[Path]:
     """A copy of a log in the folder of `beside`, for its owner only, removed at the end of the block."""
-    beside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     copy = beside.with_name(f"{beside.name}.new")
     _remove_database(copy)
     try:

@@ -48,6 +48,10 @@ def test_mistakes_are_answered_before_anything_changes(harness: CommandHarness) 
     harness.run("send", harness.write_file(make_sentences(1)))
     harness.run("backup", harness.folder / "a.sqlite")
     assert "a.sqlite exists: choose another name" in harness.run("backup", harness.folder / "a.sqlite").err
+    missing = harness.run("backup", harness.folder / "unmounted" / "a.sqlite")
+    assert missing.code == 1
+    assert f"there is no folder {harness.folder / 'unmounted'}: create it first" in missing.err
+    assert not (harness.folder / "unmounted").exists()
     assert "there is no backup" in harness.run("restore", harness.folder / "b.sqlite").err
     assert "is the log itself" in harness.run("restore", harness.log_path, "--replace").err
     assert "can't write" in harness.run("backup", harness.folder / "a.sqlite" / "b.sqlite").err

@@ -49,6 +49,7 @@ def log_path(tmp_path: Path) -> Path:
 
 def test_a_backup_is_one_file_of_one_moment_for_its_owner(tmp_path: Path) -> None:
     path, backup = tmp_path / "log.sqlite", tmp_path / "backup" / "monday.sqlite"
+    backup.parent.mkdir()
     with closing(SqliteLog(path, TOPICS)) as log:
         append(log, "one", "two")
         size = back_up_log(path, backup)  # the records are only in the write-ahead log yet
