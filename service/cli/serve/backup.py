@@ -19,8 +19,9 @@ from service.settings import read_settings
 from service.text import pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from service.log.sqlite.admin import TopicContent
     from service.settings import Settings
 
 BackupArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
@@ -43,7 +44,7 @@ def backup(file: BackupArgument) -> None:
     check_writable(str(file))  # a missing folder may be a disk that is not mounted: what is written there is no backup
     with _name_file_errors(file):
         size = back_up_log(path, file)
-    print_stderr(f"{file}: {_count_records(settings, file)}, {size / 1e6:,.1f} MB")
+    print_stderr(f"{file}: {_count_records(_describe_topics(settings, file).values())}, {size / 1e6:,.1f} MB")
 
 
 def restore(file: BackupArgument, *, replace: ReplaceOption = False) -> None:
@@ -60,7 +61,13 @@ def restore(file: BackupArgument, *, replace: ReplaceOption = False) -> None:
     with _name_file_errors(path):
         restore_log(file, path, replaced=replaced)
     aside = f"; the log that was there is {replaced}" if replaced else ""
-    print_stderr(f"{path}: {_count_records(settings, path)}{aside}")
+    topics = _describe_topics(settings, path)
+    print_stderr(f"{path}: {_count_records(topics.values())}{aside}")
+    if topics[build_topics(settings).keys].records:
+        print_stderr(
+            "keys and settings are those of the backup: keys that were revoked or rotated since then are valid again. "
+            "Look at `labelwatch key list`, and revoke or rotate them again"
+        )
 
 
 def _read_embedded_settings() -> Settings:
@@ -73,8 +80,12 @@ def _read_embedded_settings() -> Settings:
     return settings
 
 
-def _count_records(settings: Settings, path: Path) -> str:
-    return pluralize(sum(topic.records for topic in describe_log_file(path, build_topics(settings))), "record")
+def _describe_topics(settings: Settings, path: Path) -> dict[str, TopicContent]:
+    return {topic.name: topic for topic in describe_log_file(path, build_topics(settings))}
+
+
+def _count_records(topics: Iterable[TopicContent]) -> str:
+    return pluralize(sum(topic.records for topic in topics), "record")
 
 
 @contextmanager

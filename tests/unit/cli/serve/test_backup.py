@@ -35,6 +35,19 @@ def test_a_restored_service_judges_as_the_one_that_was_backed_up(harness: Comman
     assert harness.run("check").code == 0
 
 
+def test_a_restore_says_that_revoked_keys_are_valid_again(harness: CommandHarness) -> None:
+    backup, without_keys = harness.folder / "monday.sqlite", harness.folder / "sunday.sqlite"
+    harness.run("send", harness.write_file(make_sentences(1)))
+    harness.run("backup", without_keys)
+    harness.run("key", "new", "--name", "dana", "--role", "reviewer")
+    harness.run("backup", backup)
+    harness.run("key", "revoke", "--name", "dana")
+    ran = harness.run("restore", backup, "--replace")
+    assert ran.code == 0
+    assert "keys that were revoked or rotated since then are valid again" in ran.err
+    assert "revoked" not in harness.run("restore", without_keys, "--replace").err
+
+
 def test_a_new_machine_starts_from_a_backup(harness: CommandHarness) -> None:
     harness.run("send", harness.write_file(make_sentences(3)))
     harness.run("backup", harness.folder / "copy.sqlite")
