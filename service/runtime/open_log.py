@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from service.errors import SettingsError, StreamError
 from service.file_lock import FileLock
 from service.log.sqlite.database import BUSY_TIMEOUT_S
+from service.log.sqlite.integrity import describe_missing_log
 from service.log.sqlite.log import SqliteLog
 from service.log.sqlite.retention import Retention
 from service.log.sqlite.session import SqliteWorkerSession
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from service.log.protocol import Log, WorkerSession
     from service.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -87,6 +91,21 @@ def open_replay_session(settings: Settings, topics: Topics) -> WorkerSession:
         return KafkaWorkerSession(settings.kafka, topics, group=f"{settings.worker.group}.{topics.prefix}")
     with _translate_embedded_log_errors(settings):
         return SqliteWorkerSession(settings.log.path, topics, exclusive=False)
+
+
+def describe_missing_embedded_log(settings: Settings) -> str:
+    """That the embedded log is gone, although other files of it are there; empty if it is not."""
+    if settings.kafka is not None:
+        return ""
+    return describe_missing_log(settings.log.path, (settings.queue_path, settings.deliveries_path))
+
+
+def warn_of_missing_log(settings: Settings) -> None:
+    """For commands that begin an empty log: it lets everybody in, and nobody may have meant to begin one."""
+    if missing := describe_missing_embedded_log(settings):
+        logger.warning(
+            "%s. This start begins an empty log: stop labelwatch first; a restore then needs --replace", missing
+        )
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from service.runtime.lifecycle.process import (
 from service.runtime.lifecycle.process_limits import MAX_STOP_S
 from service.runtime.lifecycle.supervisor import Supervisor
 from service.runtime.load_model import build_model_pool
-from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session
+from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session, warn_of_missing_log
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import POLL_TIMEOUT_S, Worker
 from service.stream.worker.status import WorkerCounts, WorkerStatus
@@ -56,6 +56,7 @@ def run_worker(settings: Settings, *, once: bool) -> str:
     """Runs a worker until SIGTERM or Ctrl-C, or with `once` until everything is read. Returns a summary."""
     set_up_logging(settings)
     restrict_new_files()
+    warn_of_missing_log(settings)
     topics = build_topics(settings)
     with open_tracing(settings) as tracing, hold_state_lock(settings, topics):
         port = settings.worker.metrics_port

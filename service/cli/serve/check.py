@@ -16,10 +16,10 @@ from service.inference.providers import parse_providers
 from service.labels.unknown_labels import format_names
 from service.log.sqlite.admin import describe_log_file
 from service.log.sqlite.guard import describe_full_disk
-from service.log.sqlite.integrity import find_damage, find_leftovers, find_log_damage
+from service.log.sqlite.integrity import find_damage, find_log_damage
 from service.runtime.datasets.settings import load_datasets
 from service.runtime.load_model import build_model_pool, load_model_folder
-from service.runtime.open_log import build_topics, open_existing_log
+from service.runtime.open_log import build_topics, describe_missing_embedded_log, open_existing_log
 from service.runtime.webhooks import describe_unsent_webhooks
 from service.settings import ENV_PREFIX, find_unknown_variables, read_settings
 from service.stream.state.reader import check_memories, read_state
@@ -117,14 +117,8 @@ def _check_embedded_log(settings: Settings, topics: Topics) -> Iterator[CheckRes
     """Checks the embedded log without creating it."""
     path = settings.log.path
     if not path.exists():
-        if left := find_leftovers(path, (settings.queue_path, settings.deliveries_path)):
-            names = f"{', '.join(file.name for file in left)} {'is' if len(left) == 1 else 'are'} left beside it"
-            yield CheckResult(
-                False,
-                "log",
-                f"{path} is missing, and {names}: move the file back, or restore a backup with `labelwatch restore`. To start "
-                "over with an empty log, without keys and settings, move what is left away or remove it",
-            )
+        if missing := describe_missing_embedded_log(settings):
+            yield CheckResult(False, "log", missing)
             return
         parent = next(parent for parent in path.resolve().parents if parent.exists())
         try:

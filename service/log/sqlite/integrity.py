@@ -29,6 +29,18 @@ def find_leftovers(path: Path, others: Iterable[Path]) -> list[Path]:
     return [file for file in (*own, *beside, *replaced) if file.exists()]
 
 
+def describe_missing_log(path: Path, others: Iterable[Path]) -> str:
+    """That there was a log at `path`, and what to do; empty if the log is there, or nothing is left of one."""
+    left = [] if path.exists() else find_leftovers(path, others)
+    if not left:
+        return ""
+    names = f"{', '.join(file.name for file in left)} {'is' if len(left) == 1 else 'are'} left beside it"
+    return (
+        f"{path} is missing, and {names}: move the file back, or restore a backup with `labelwatch restore`. To start "
+        "over with an empty log, without keys and settings, move what is left away or remove it"
+    )
+
+
 def find_damage(path: Path) -> list[str]:
     """What is wrong with the tables of a SQLite file, at most `MAX_PROBLEMS` lines. Reads all of the file."""
     with translate_sqlite_errors(StreamError, f"{path}: can't be read"), closing(_open_read_only(path)) as db:

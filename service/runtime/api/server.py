@@ -43,7 +43,7 @@ from service.runtime.lifecycle.probes import start_probes
 from service.runtime.lifecycle.process import open_tracing
 from service.runtime.lifecycle.supervisor import Supervisor
 from service.runtime.load_model import build_model_pool
-from service.runtime.open_log import build_topics, hold_state_lock
+from service.runtime.open_log import build_topics, hold_state_lock, warn_of_missing_log
 from service.runtime.scoring.process import ScoringProcess
 from service.runtime.training.run import run_trainer_thread
 from service.runtime.webhooks import run_webhooks
@@ -73,6 +73,7 @@ def serve(
     set_up_api_process(settings)
     for name in find_unknown_variables(os.environ):
         logger.warning("%s is not a setting: correct its name or remove it", name)
+    warn_of_missing_log(settings)
     with ExitStack() as exit_stack:
         tracing = exit_stack.enter_context(open_tracing(settings))
         server_socket = exit_stack.enter_context(closing(_listen(settings.api)))

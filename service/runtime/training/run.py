@@ -16,7 +16,7 @@ from service.runtime.lifecycle.process import limit_stop_time, restrict_new_file
 from service.runtime.lifecycle.process_limits import MAX_STOP_S
 from service.runtime.lifecycle.supervisor import Supervisor
 from service.runtime.load_model import build_model_pool
-from service.runtime.open_log import build_topics, open_log
+from service.runtime.open_log import build_topics, open_log, warn_of_missing_log
 from service.runtime.training.trainer import Trainer
 from service.settings import find_unknown_variables
 from service.stream.state.view import StateView
@@ -61,6 +61,7 @@ def run_trainer(settings: Settings) -> str:
     restrict_new_files()
     for name in find_unknown_variables(os.environ):
         logger.warning("%s is not a setting: correct its name or remove it", name)
+    warn_of_missing_log(settings)
     topics, supervisor = build_topics(settings), Supervisor()
     telemetry = None if settings.trainer.metrics_port is None else Telemetry()
     with ExitStack() as stack:

@@ -167,6 +167,15 @@ def test_a_port_in_use_is_reported_at_once(harness: CommandHarness) -> None:
     assert "LABELWATCH_API_HOST" in harness.run("api", LABELWATCH_API_HOST="no.such.host.invalid").err
 
 
+@pytest.mark.parametrize("command", ["up", "api"])
+def test_an_empty_log_in_the_place_of_one_that_is_gone_is_a_warning(harness: CommandHarness, command: str) -> None:
+    nowhere = {"LABELWATCH_API_HOST": "no.such.host.invalid"}  # it ends at once
+    assert "is missing" not in harness.run(command, **nowhere).err
+    (harness.folder / "queue.sqlite").touch()
+    warning = f"{harness.log_path} is missing, and queue.sqlite is left beside it: move the file back"
+    assert warning in harness.run(command, **nowhere).err
+
+
 def test_a_new_key(harness: CommandHarness) -> None:
     ran = harness.run("key", "new", "anna")
     key, line = ran.out.splitlines()

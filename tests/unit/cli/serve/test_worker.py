@@ -35,6 +35,16 @@ def test_once_reads_to_the_end_and_prints_a_summary(harness: CommandHarness) -> 
     assert "0 messages read" in harness.run("worker", "--once").err
 
 
+def test_an_empty_log_in_the_place_of_one_that_is_gone_is_a_warning(harness: CommandHarness) -> None:
+    assert "is missing" not in harness.run("worker", "--once").err
+    harness.log_path.unlink()
+    (harness.folder / "log.sqlite.replaced-20260101T000000").touch()
+    warning = harness.run("check").out.partition("WRONG log: ")[2].splitlines()[0]
+    assert "log.sqlite.replaced-20260101T000000 is left beside it" in warning
+    assert f"{warning}. This start begins an empty log: stop" in harness.run("worker", "--once").err
+    assert "is missing" not in harness.run("worker", "--once").err
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_the_batch_and_ends_with_code_0(harness: CommandHarness, number: signal.Signals) -> None:
     harness.run("send", harness.write_file(make_sentences(20)))
