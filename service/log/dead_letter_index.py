@@ -54,7 +54,7 @@ class LetterSummary:
     @classmethod
     def build(cls, letter: DeadLetter) -> LetterSummary:
         record = letter.record
-        dataset, sentence_id = _find_names(record.value)
+        dataset, sentence_id = find_names(record.value)
         preview = None if record.value is None else record.value[: 4 * MAX_PREVIEW_CHARS].decode(errors="replace")
         return cls(
             position=record.position,
@@ -203,7 +203,7 @@ class DeadLetterIndex:
                     return
 
 
-def _find_names(value: bytes | None) -> tuple[str | None, str | None]:
+def find_names(value: bytes | None) -> tuple[str | None, str | None]:
     """Dataset and sentence id of a message, as far as it says them."""
     try:
         fields = from_json(value or b"")

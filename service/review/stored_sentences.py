@@ -6,14 +6,19 @@ bytes each; the second returns these sentences one by one. So a dataset of any s
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from service.contracts import AnnotatedSentence, LabelledSentence, PlatformTask, read_sentence
+from service.contracts.validation import to_invalid_input
 from service.errors import InvalidInput, StateError
-from service.log.read import read_topic
-from service.log.waiting_records import read_stored_record
+from service.log.codec import parse_position, parse_position_key
+from service.log.dead_letter_index import find_names
+from service.log.dead_letters import DeadLetter
+from service.log.read import read_compacted_topic, read_topic
+from service.log.waiting_records import get_waiting_dataset, read_stored_record
 from service.review.decisions import check_correction, resolve_decisions
 from service.review.messages import ErasedAssessment, iterate_decisions, parse_review_record
 from service.review.review_state import ReviewState, is_deleted_with_task
@@ -43,6 +48,17 @@ class _Newest(NamedTuple):
         return self.revision, self.position
 
 
+class UnreadableRecord(NamedTuple):
+    """A record that should hold a sentence and can't be read."""
+
+    topic: str
+    position: RecordPosition
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.position[0]}-{self.position[1]}: {self.problem}"
+
+
 class StoredSentences:
     """The newest revision of each sentence of a dataset, without deleted ones, from all topics that hold sentences.
 
@@ -55,7 +71,12 @@ class StoredSentences:
         self._dataset = dataset
         self._waiting = topics.waiting
         self._review = topics.review
+        self._input = topics.sentences
+        self._state = topics.state
+        self._dead_letters = topics.dead_letters
         self._topics = (topics.sentences, topics.waiting, topics.review)
+        self._datasets: set[str] = set()  # of all sentences that were read
+        self._unreadable: dict[str, tuple[str | None, UnreadableRecord]] = {}  # with the dataset that the key names
 
     def __iter__(self) -> Iterator[LabelledSentence]:
         """In the order of the topics. Of a sentence that changes meanwhile, either revision may be returned."""
@@ -64,6 +85,37 @@ class StoredSentences:
     def list_in_order(self) -> list[LabelledSentence]:
         """In the order in which the sentences first arrived, so that the same log gives the same list."""
         return [sentence for _, sentence in sorted(self._iterate_newest(), key=lambda pair: pair[0].first)]
+
+    def list_unreadable(self) -> list[UnreadableRecord]:
+        """Records that were met and may hold sentences of the dataset.
+
+        Messages of the input that are dead letters, or will be when a worker reads them, are none.
+        """
+        unreadable = {
+            name: record
+            for name, (dataset, record) in self._unreadable.items()
+            # The key of an input message may be anything: it counts only if it names a dataset that there is.
+            if dataset == self._dataset or (record.topic == self._input and dataset not in self._datasets)
+        }
+        if any(record.topic == self._input for record in unreadable.values()):
+            for letter in map(DeadLetter, read_topic(self._log, self._dead_letters)):
+                unreadable.pop(letter.origin, None)
+            next_offsets = self._read_next_offsets()
+            return [record for record in unreadable.values() if not self._is_unread(record, next_offsets)]
+        return list(unreadable.values())
+
+    def _is_unread(self, record: UnreadableRecord, next_offsets: dict[int, int]) -> bool:
+        """Whether no worker has read the message yet: it becomes a dead letter."""
+        partition, offset = record.position
+        return record.topic == self._input and offset >= next_offsets.get(partition, 0)
+
+    def _read_next_offsets(self) -> dict[int, int]:
+        """By partition of the input, where its worker reads on."""
+        offsets: dict[int, int] = {}
+        for key, record in read_compacted_topic(self._log, self._state).items():
+            with suppress(StateError):  # it is no position
+                offsets[parse_position_key(key)] = parse_position(record.value or b"")
+        return offsets
 
     def _iterate_newest(self) -> Iterator[tuple[_Newest, LabelledSentence]]:
         index = self._build_index()
@@ -118,10 +170,21 @@ class StoredSentences:
                     sentence = _read_waiting_sentence(record)
                 else:
                     sentence = read_stored_sentence(record)
-            except (InvalidInput, StateError, ValidationError):  # it is a dead letter, or not ours
+            except (InvalidInput, StateError, ValidationError) as error:
+                self._note_unreadable(record, error)
                 continue
+            if sentence is not None:
+                self._datasets.add(sentence.dataset)
             if sentence is not None and sentence.dataset == self._dataset:
                 yield record, str(sentence.id), None if isinstance(sentence, ErasedAssessment) else sentence
+
+    def _note_unreadable(self, record: Record, error: InvalidInput | StateError | ValidationError) -> None:
+        dataset = get_waiting_dataset(record)  # review and waiting records have the dataset in the key, too
+        if record.topic == self._input:
+            dataset = find_names(record.value)[0] or dataset
+        problem = str(to_invalid_input(error) if isinstance(error, ValidationError) else error)
+        unreadable = UnreadableRecord(record.topic, record.position, problem)
+        self._unreadable[f"{record.topic}-{record.partition}-{record.offset}"] = dataset, unreadable
 
 
 def read_stored_sentence(record: Record) -> LabelledSentence:

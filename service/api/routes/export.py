@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from service.formats.text.restored_text import WriteContext
 from service.labels import Scheme
 from service.review.export import ExportSelection, select_sentences
 from service.review.stored_sentences import StoredSentences, read_decisions
+
+logger = logging.getLogger(__name__)
 
 router = APIRouter(tags=["datasets"])
 
@@ -114,6 +117,8 @@ def _write_file(backend: Backend, path: Path, dataset: str, form: str, selection
             scheme = _find_scheme(backend, dataset)
             selected = select_sentences(sentences, review, selection, scheme=scheme, types=settings.label_set)
             write_sentences(file, form, _iterate(selected), WriteContext(scheme))
+            if unreadable := sentences.list_unreadable():
+                logger.warning("%d stored records were left out of an export: %s", len(unreadable), unreadable[0])
     finally:
         backend.export_slot.release()
 

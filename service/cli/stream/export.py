@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
     from service.labels import Scheme
+    from service.review.stored_sentences import UnreadableRecord
 
 AUTO_FORMAT = "auto"
 EXPORT_FORMATS = (AUTO_FORMAT, *FORMATS)
@@ -79,7 +80,8 @@ def export(
 ) -> None:
     """Write a dataset's sentences, each in its newest revision, with reviewers' corrections where they agree.
 
-    Sentences are read from the input topic, as far back as its retention reaches, and from the review topic.
+    Sentences are read from the input topic, as far back as its retention reaches, and from the review topic. If a record
+    can't be read, the others are written and the exit code is 1.
     """
     if (reviewer is not None or decided_only) and not decisions:
         raise SettingsError("--reviewer and --decided-only need --decisions")
@@ -91,7 +93,8 @@ def export(
     settings = read_settings()
     topics = build_topics(settings)
     with open_existing_log(settings) as log:
-        sentences = StoredSentences(log, topics, dataset).list_in_order()
+        stored = StoredSentences(log, topics, dataset)
+        sentences, unreadable = stored.list_in_order(), stored.list_unreadable()
         if not sentences:
             check_dataset_stored(log, topics, dataset)
         scheme = DatasetSchemes(settings, log, topics).get(dataset)
@@ -108,6 +111,19 @@ def export(
     write_export(exported, form, output, dataset=dataset, scheme=scheme)
     summary = _summarize_outcomes(outcomes) if decisions else ""
     print_stderr(f"{pluralize(len(exported), 'sentence')} of {dataset}{summary}")
+    if unreadable:
+        _report_unreadable(unreadable)
+        raise typer.Exit(1)
+
+
+def _report_unreadable(records: list[UnreadableRecord]) -> None:
+    for record in records[:MAX_PRINTED_PROBLEMS]:
+        print_stderr(f"can't be read: {record}")
+    more = len(records) - MAX_PRINTED_PROBLEMS
+    print_stderr(
+        f"labelwatch: {pluralize(len(records), 'stored record')} can't be read{f' ({more:,} more)' if more > 0 else ''}, so "
+        "sentences may be missing or in an older revision: `labelwatch check` looks for damage"
+    )
 
 
 def write_export(

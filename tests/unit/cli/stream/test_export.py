@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -222,6 +224,40 @@ def test_suggested_labels_are_in_the_scheme_and_names_of_the_dataset(
     assert detect_scheme(labels_by_id.values()) == scheme
     assert {get_entity_type(label) for corrected in labels_by_id.values() for label in corrected} - {"O"} <= set(names)
     assert all(tuple(corrected) != labels for corrected in labels_by_id.values())
+
+
+def test_a_record_that_cannot_be_read_is_named_and_the_exit_code_is_1(harness: CommandHarness) -> None:
+    news, sports = ({"dataset": name, "labels": ["O"], "tokens": ["w"]} for name in ("news", "sports"))
+    harness.append(
+        *(Output("labelwatch.sentences", b"news/x", json.dumps({**news, "id": each}).encode()) for each in "abc"),
+        Output("labelwatch.sentences", b"sports/x", json.dumps({**sports, "id": "a"}).encode()),
+        Output("labelwatch.sentences", b"news/x", b"it was never a sentence: a dead letter"),
+    )
+    harness.run("worker", "--once")
+    assert harness.run("export", "--dataset", "news").code == 0
+    with closing(sqlite3.connect(harness.log_path)) as db:
+        db.execute(
+            "UPDATE records SET value = CAST(substr(value, 1, 20) AS BLOB) WHERE topic = 'labelwatch.sentences' AND offset = 1"
+        )
+        db.execute("DELETE FROM records WHERE topic = 'labelwatch.review'")
+        db.commit()
+    ran = harness.run("export", "--dataset", "news")
+    assert [json.loads(line)["id"] for line in ran.out.splitlines()] == ["a", "c"]
+    assert ran.code == 1
+    assert "2 sentences of news" in ran.err
+    assert "can't be read: labelwatch.sentences-0-1: " in ran.err
+    assert "1 stored record can't be read" in ran.err
+    assert harness.run("export", "--dataset", "sports").code == 0  # the record's key names another dataset
+
+
+def test_a_damaged_record_of_the_review_topic_is_named_for_its_dataset(harness: CommandHarness) -> None:
+    harness.append(make_sentence_output("a"), make_sentence_output("a", dataset="news"))
+    harness.append(*(Output("labelwatch.review", f"default/{number}".encode(), b"{") for number in range(7)))
+    assert harness.run("export", "--dataset", "news").code == 0
+    ran = harness.run("export")
+    assert ran.code == 1
+    assert ran.err.count("can't be read: labelwatch.review-0-") == 5
+    assert "7 stored records can't be read (2 more)" in ran.err
 
 
 def test_a_correction_that_is_not_valid_is_named_and_not_used(harness: CommandHarness) -> None:
