@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
-
-from pydantic import ValidationError
 
 from service.contracts.notification import EndpointStatus, Notification, WebhookEndpoint
 from service.errors import ConflictError, InvalidInput
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from service.log.protocol import Log, Record
 
 MAX_ENDPOINTS: Final = 50
+UNREADABLE_ERRORS: Final = (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError)
 NO_STATUS: Final = EndpointStatus()
 
 
@@ -44,11 +44,13 @@ class NotificationState:
             self.apply(record)
 
     def apply(self, record: Record | Output) -> None:
+        with suppress(*UNREADABLE_ERRORS):
+            self.apply_strictly(record)
+
+    def apply_strictly(self, record: Record | Output) -> None:
+        """Raises one of `UNREADABLE_ERRORS` for a record that can't be read."""
         kind, _, name = (record.key or b"").decode(errors="replace").partition("/")
-        try:
-            self._apply(kind, name, record.value)
-        except (ValidationError, ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError):
-            return
+        self._apply(kind, name, record.value)
 
     def _apply(self, kind: str, name: str, value: bytes | None) -> None:
         if kind == "endpoint":

@@ -6,7 +6,6 @@ bytes each; the second returns these sentences one by one. So a dataset of any s
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
@@ -14,10 +13,9 @@ from pydantic import ValidationError
 from service.contracts import AnnotatedSentence, LabelledSentence, PlatformTask, read_sentence
 from service.contracts.validation import to_invalid_input
 from service.errors import InvalidInput, StateError
-from service.log.codec import parse_position, parse_position_key
 from service.log.dead_letter_index import find_names
-from service.log.dead_letters import DeadLetter
-from service.log.read import read_compacted_topic, read_topic
+from service.log.read import read_topic
+from service.log.unreadable_records import UnreadableRecord, select_damaged_messages
 from service.log.waiting_records import get_waiting_dataset, read_stored_record
 from service.review.decisions import check_correction, resolve_decisions
 from service.review.messages import ErasedAssessment, iterate_decisions, parse_review_record
@@ -48,17 +46,6 @@ class _Newest(NamedTuple):
         return self.revision, self.position
 
 
-class UnreadableRecord(NamedTuple):
-    """A record that should hold a sentence and can't be read."""
-
-    topic: str
-    position: RecordPosition
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.position[0]}-{self.position[1]}: {self.problem}"
-
-
 class StoredSentences:
     """The newest revision of each sentence of a dataset, without deleted ones, from all topics that hold sentences.
 
@@ -76,7 +63,7 @@ class StoredSentences:
         self._dead_letters = topics.dead_letters
         self._topics = (topics.sentences, topics.waiting, topics.review)
         self._datasets: set[str] = set()  # of all sentences that were read
-        self._unreadable: dict[str, tuple[str | None, UnreadableRecord]] = {}  # with the dataset that the key names
+        self._unreadable: dict[str, tuple[str, UnreadableRecord]] = {}  # with the dataset that the key names
 
     def __iter__(self) -> Iterator[LabelledSentence]:
         """In the order of the topics. Of a sentence that changes meanwhile, either revision may be returned."""
@@ -91,31 +78,18 @@ class StoredSentences:
 
         Messages of the input that are dead letters, or will be when a worker reads them, are none.
         """
-        unreadable = {
-            name: record
-            for name, (dataset, record) in self._unreadable.items()
+        unreadable = [
+            record
+            for dataset, record in self._unreadable.values()
             # The key of an input message may be anything: it counts only if it names a dataset that there is.
             if dataset == self._dataset or (record.topic == self._input and dataset not in self._datasets)
-        }
-        if any(record.topic == self._input for record in unreadable.values()):
-            for letter in map(DeadLetter, read_topic(self._log, self._dead_letters)):
-                unreadable.pop(letter.origin, None)
-            next_offsets = self._read_next_offsets()
-            return [record for record in unreadable.values() if not self._is_unread(record, next_offsets)]
-        return list(unreadable.values())
-
-    def _is_unread(self, record: UnreadableRecord, next_offsets: dict[int, int]) -> bool:
-        """Whether no worker has read the message yet: it becomes a dead letter."""
-        partition, offset = record.position
-        return record.topic == self._input and offset >= next_offsets.get(partition, 0)
-
-    def _read_next_offsets(self) -> dict[int, int]:
-        """By partition of the input, where its worker reads on."""
-        offsets: dict[int, int] = {}
-        for key, record in read_compacted_topic(self._log, self._state).items():
-            with suppress(StateError):  # it is no position
-                offsets[parse_position_key(key)] = parse_position(record.value or b"")
-        return offsets
+        ]
+        messages = [record for record in unreadable if record.topic == self._input]
+        if not messages:
+            return unreadable
+        dead_letters, state = (read_topic(self._log, topic) for topic in (self._dead_letters, self._state))
+        damaged = select_damaged_messages(messages, dead_letters=dead_letters, state=state)
+        return [*damaged, *(record for record in unreadable if record.topic != self._input)]
 
     def _iterate_newest(self) -> Iterator[tuple[_Newest, LabelledSentence]]:
         index = self._build_index()
@@ -184,7 +158,7 @@ class StoredSentences:
             dataset = find_names(record.value)[0] or dataset
         problem = str(to_invalid_input(error) if isinstance(error, ValidationError) else error)
         unreadable = UnreadableRecord(record.topic, record.position, problem)
-        self._unreadable[f"{record.topic}-{record.partition}-{record.offset}"] = dataset, unreadable
+        self._unreadable[unreadable.name] = dataset, unreadable
 
 
 def read_stored_sentence(record: Record) -> LabelledSentence:

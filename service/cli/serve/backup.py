@@ -15,6 +15,7 @@ from service.log.sqlite.admin import describe_log_file
 from service.log.sqlite.backup import back_up_log, restore_log
 from service.log.sqlite.integrity import REPLACED
 from service.runtime.open_log import build_topics
+from service.runtime.stored_records import find_unreadable_records
 from service.settings import read_settings
 from service.text import pluralize
 
@@ -61,6 +62,9 @@ def restore(file: BackupArgument, *, replace: ReplaceOption = False) -> None:
     with _name_file_errors(path):
         restore_log(file, path, replaced=replaced)
     aside = f"; the log that was there is {replaced}" if replaced else ""
+    unreadable = find_unreadable_records(path, build_topics(settings))
+    if unreadable.total:  # the rest is still worth having
+        print_stderr(f"{pluralize(unreadable.total, 'record')} of the backup can't be read: {unreadable}")
     topics = _describe_topics(settings, path)
     print_stderr(f"{path}: {_count_records(topics.values())}{aside}")
     if topics[build_topics(settings).keys].records:

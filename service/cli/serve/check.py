@@ -20,6 +20,7 @@ from service.log.sqlite.integrity import find_damage, find_log_damage
 from service.runtime.datasets.settings import load_datasets
 from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import build_topics, describe_missing_embedded_log, open_existing_log
+from service.runtime.stored_records import find_unreadable_records
 from service.runtime.webhooks import describe_unsent_webhooks
 from service.settings import ENV_PREFIX, find_unknown_variables, read_settings
 from service.stream.state.reader import check_memories, read_state
@@ -72,6 +73,8 @@ def _run_checks() -> Iterator[CheckResult]:
         _check_kafka(settings.kafka, topics) if settings.kafka is not None else _check_embedded_log(settings, topics)
     )
     yield from log_results
+    if settings.kafka is None and settings.log.path.exists() and all(result.ok for result in log_results):
+        yield from _check_records(settings.log.path, topics)
     yield from _check_queue(settings.queue_path)
     yield from _check_disks(settings)
     if (
@@ -154,6 +157,22 @@ def _check_embedded_log(settings: Settings, topics: Topics) -> Iterator[CheckRes
         return
     size = pluralize(sum(report.records for report in reports), "record")
     yield CheckResult(True, "log", f"embedded, {path}, {size} in {topics.prefix}*")
+
+
+def _check_records(path: Path, topics: Topics) -> Iterator[CheckResult]:
+    """Reads each record of the embedded log as its topic has it."""
+    try:
+        unreadable = find_unreadable_records(path, topics)
+    except LabelwatchError as error:
+        yield CheckResult(False, "records", str(error))
+        return
+    if unreadable.total:
+        yield CheckResult(
+            False,
+            "records",
+            f"{pluralize(unreadable.total, 'record')} of {path} can't be read: {unreadable}. What they hold is missing: restore "
+            "a backup with `labelwatch restore`, or send it again",
+        )
 
 
 def _check_queue(path: Path) -> Iterator[CheckResult]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
     from service.labels import Scheme
-    from service.review.stored_sentences import UnreadableRecord
+    from service.log.unreadable_records import UnreadableRecord
 
 AUTO_FORMAT = "auto"
 EXPORT_FORMATS = (AUTO_FORMAT, *FORMATS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from service.log.codec import to_memory_key, to_state_key
@@ -159,3 +160,56 @@ def test_check_finds_damage_in_log_and_queue(harness: CommandHarness) -> None:
     (line,) = find_problems(harness)
     assert line.startswith(f"WRONG log: {harness.log_path} is damaged: ")
     assert line.endswith("restore a backup with `labelwatch restore`")
+
+
+def overwrite(harness: CommandHarness, topic: str, offset: int, value: bytes) -> None:
+    """Changes a record in the file, as a failing disk does."""
+    with closing(sqlite3.connect(harness.log_path)) as db:
+        db.execute("UPDATE records SET value = ? WHERE topic = ? AND offset = ?", (value, topic, offset))
+        db.commit()
+
+
+def test_check_reads_each_record_as_its_topic_has_it(harness: CommandHarness) -> None:
+    """A message of the input that was never a sentence is a dead letter, and no damage."""
+    garbage = Output(TOPICS.sentences, b"x", b"never a sentence")
+    harness.append(garbage)
+    harness.run("send", harness.write_file(make_sentences(30)))
+    harness.run("worker", "--once", LABELWATCH_WORKER_PUBLISH_SCORES="true")
+    harness.run("key", "new", "--name", "dana", "--role", "reviewer")
+    harness.append(garbage)  # nobody has read it yet
+    harness.append(
+        Output(TOPICS.models, b"default/m", b'{"result": "from a newer release"}'),
+        Output(
+            TOPICS.audit, None, b'{"at": "2026-01-01T00:00:00Z", "actor_kind": "robot", "action": "new", "via": "rest"}'
+        ),
+    )
+    overwrite(harness, TOPICS.models, 0, b"{")
+    (line,) = find_problems(harness)
+    assert line.startswith(f"WRONG records: 1 record of {harness.log_path} can't be read: {TOPICS.models}-0-0: ")
+    harness.append(Output(TOPICS.models, b"default/m", None))
+    assert find_problems(harness) == []
+    harness.append(
+        *(Output(topic, b"default/a/b", b"{") for topic in (TOPICS.review, TOPICS.decisions, TOPICS.waiting)),
+        Output(TOPICS.webhooks, b"endpoint/wh_0123456789abcdef", b"{"),
+    )
+    for topic in (TOPICS.sentences, TOPICS.scores, TOPICS.keys, TOPICS.audit):
+        offset = harness.read_records(topic)[-2 if topic == TOPICS.sentences else -1].offset
+        overwrite(harness, topic, offset, b'{"tokens": ["a"')
+    (line,) = find_problems(harness)
+    assert line.startswith(f"WRONG records: 8 records of {harness.log_path} can't be read: {TOPICS.sentences}-0-30: ")
+    assert "; 3 more. What they hold is missing: restore a backup" in line
+    backup = harness.folder / "backup.sqlite"
+    assert harness.run("backup", backup).code == 0
+    restored = harness.run("restore", backup, "--replace")
+    assert restored.code == 0
+    assert f"8 records of the backup can't be read: {TOPICS.sentences}-0-30: " in restored.err
+
+
+def test_check_names_a_row_that_cannot_be_read(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(3)))
+    harness.run("worker", "--once")
+    with closing(sqlite3.connect(harness.log_path)) as db:
+        db.execute("UPDATE records SET headers = '[' WHERE topic = ? AND offset = 1", (TOPICS.sentences,))
+        db.commit()
+    (line,) = find_problems(harness)
+    assert f"{TOPICS.sentences}-0-1: its headers can't be read" in line
