@@ -71,6 +71,12 @@ COMMANDS = (
         SERVE_PANEL,
     ),
     CommandEntry(
+        "erase",
+        "service.cli.serve.erase:erase",
+        "Erase a sentence and the decisions about it from the embedded log, for good. Stop the service first.",
+        SERVE_PANEL,
+    ),
+    CommandEntry(
         "score",
         "service.cli.files.score:score",
         "Audit files of labelled sentences: find doubtful labels, and list the sentences to look at first.",

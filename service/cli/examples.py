@@ -26,6 +26,7 @@ EXAMPLES = {
     "check": "labelwatch check",
     "backup": "labelwatch backup labelwatch-monday.sqlite",
     "restore": "labelwatch restore labelwatch-monday.sqlite --replace",
+    "erase": "labelwatch erase news 4711",
     "score": "labelwatch score my.conll --report report.html --output ranked.jsonl",
     "evaluate": "labelwatch evaluate given.conll corrected.conll --stream --out results",
     "train": "labelwatch train my.conll --name trips --report report.html",

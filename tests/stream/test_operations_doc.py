@@ -119,9 +119,9 @@ def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytes
     assert RARE_WORD.encode() in harness.log_path.read_bytes()
     process({"id": "4711", "deleted": True, "revision": 1})
 
-    run_shell(ERASE, tmp_path)
+    run_commands(tmp_path, harness, ERASE)
     assert not [path.name for path in folder.iterdir() if RARE_WORD.encode() in path.read_bytes()]
-    assert not list(folder.glob("queue.sqlite*"))
+    assert not (folder / "queue.sqlite").exists()
     assert harness.read_records(topics.decisions) == []
     assert [assessment.reason for assessment in harness.read_assessments() if assessment.id == "4711"] == ["deleted"]
     assert "1 message read, 1 to review" in process({"id": "after", "tokens": ["Oslo"], "labels": ["B-LOC"]})

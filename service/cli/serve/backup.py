@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from service.cli.shared.embedded_log import check_log_exists, name_file_errors, read_embedded_settings
 from service.cli.shared.terminal import check_writable, print_stderr
 from service.errors import SettingsError
 from service.log.sqlite.admin import describe_log_file
@@ -16,11 +16,10 @@ from service.log.sqlite.backup import back_up_log, restore_log
 from service.log.sqlite.integrity import REPLACED
 from service.runtime.open_log import build_topics
 from service.runtime.stored_records import find_unreadable_records
-from service.settings import read_settings
 from service.text import pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from service.log.sqlite.admin import TopicContent
     from service.settings import Settings
@@ -36,21 +35,20 @@ def backup(file: BackupArgument) -> None:
 
     It holds all topics: sentences, assessments, decisions, settings and thresholds. Models are in their own folder.
     """
-    settings = _read_embedded_settings()
+    settings = read_embedded_settings("copies embedded logs", section="Backup")
     path = settings.log.path
-    if not path.exists():
-        raise SettingsError(f"there is no log at {path}: set LABELWATCH_LOG_PATH")
+    check_log_exists(path)
     if file.exists():
         raise SettingsError(f"{file} exists: choose another name, or remove it")
     check_writable(str(file))  # a missing folder may be a disk that is not mounted: what is written there is no backup
-    with _name_file_errors(file):
+    with name_file_errors(file):
         size = back_up_log(path, file)
     print_stderr(f"{file}: {_count_records(_describe_topics(settings, file).values())}, {size / 1e6:,.1f} MB")
 
 
 def restore(file: BackupArgument, *, replace: ReplaceOption = False) -> None:
     """Put a backup in the place of the embedded log. Stop the service first."""
-    settings = _read_embedded_settings()
+    settings = read_embedded_settings("copies embedded logs", section="Backup")
     path = settings.log.path
     if not file.is_file():
         raise SettingsError(f"there is no backup {file}")
@@ -59,7 +57,7 @@ def restore(file: BackupArgument, *, replace: ReplaceOption = False) -> None:
     if path.exists() and not replace:
         raise SettingsError(f"{path} exists: use --replace, which moves it aside")
     replaced = path.with_name(f"{path.name}{REPLACED}{datetime.now(UTC):%Y%m%dT%H%M%S}") if path.exists() else None
-    with _name_file_errors(path):
+    with name_file_errors(path):
         restore_log(file, path, replaced=replaced)
     aside = f"; the log that was there is {replaced}" if replaced else ""
     unreadable = find_unreadable_records(path, build_topics(settings))
@@ -74,27 +72,9 @@ def restore(file: BackupArgument, *, replace: ReplaceOption = False) -> None:
         )
 
 
-def _read_embedded_settings() -> Settings:
-    settings = read_settings()
-    if settings.kafka is not None:
-        raise SettingsError(
-            "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: the log is on Kafka, and this command copies embedded logs: see "
-            "Backup in docs/operations.md"
-        )
-    return settings
-
-
 def _describe_topics(settings: Settings, path: Path) -> dict[str, TopicContent]:
     return {topic.name: topic for topic in describe_log_file(path, build_topics(settings))}
 
 
 def _count_records(topics: Iterable[TopicContent]) -> str:
     return pluralize(sum(topic.records for topic in topics), "record")
-
-
-@contextmanager
-def _name_file_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SettingsError(f"can't write {error.filename or path}: {error.strerror or error}") from error

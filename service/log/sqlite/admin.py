@@ -46,23 +46,31 @@ def describe_log_file(path: Path, topics: Topics) -> list[TopicContent]:
 
 
 def read_log_file(path: Path, topic: str) -> Iterator[tuple[Record, str]]:
-    """The records of a topic, each with why its row can't be read (empty if it can), one row in memory at a time."""
-    next_offset = 0
+    """As `read_rows`, from a file that is not changed."""
     uri = f"{path.resolve().as_uri()}?mode=ro"
     with (
         translate_sqlite_errors(StreamError, f"{path}: can't be read as a log"),
         closing(sqlite3.connect(uri, uri=True, timeout=30)) as db,
     ):
-        db.text_factory = _decode_text
-        while True:
-            # One short read after the other: a long one would keep the service from emptying its write-ahead log.
-            found = False
-            with closing(db.execute(READ_QUERY, (topic, next_offset, READ_ROWS))) as rows:
-                for row in rows:
-                    found, next_offset = True, row[0] + 1
-                    yield _read_row(topic, row)
-            if not found:
-                return
+        yield from read_rows(db, topic)
+
+
+def read_rows(db: sqlite3.Connection, topic: str) -> Iterator[tuple[Record, str]]:
+    """The records of a topic, each with why its row can't be read (empty if it can), one row in memory at a time."""
+    db.text_factory = _decode_text
+    next_offset, found = 0, True
+    while found:
+        # One short read after the other: a long one would keep the service from emptying its write-ahead log.
+        found = False
+        with closing(db.execute(READ_QUERY, (topic, next_offset, READ_ROWS))) as rows:
+            for row in rows:
+                found, next_offset = True, row[0] + 1
+                yield _read_row(topic, row)
+
+
+def list_topic_names(db: sqlite3.Connection) -> list[str]:
+    """All topics that were ever written to, of all prefixes."""
+    return [name for (name,) in db.execute("SELECT topic FROM heads ORDER BY topic")]
 
 
 def _decode_text(raw: bytes) -> str:

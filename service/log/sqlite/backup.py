@@ -8,10 +8,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.file_lock import FileLock
 from service.log.sqlite.database import OWNER_ONLY
+from service.log.sqlite.exclusive import close_write_ahead_log, hold_worker_lock
 from service.log.sqlite.integrity import SIDE_FILES, find_log_damage
-from service.log.sqlite.session import get_worker_lock_path
 from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
@@ -39,26 +38,16 @@ def restore_log(backup: Path, target: Path, *, replaced: Path | None = None) -> 
     """
     _refuse_damage(backup, f"{backup} is damaged, so it was not restored")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _hold_worker_lock(target), _temporary_copy(backup, beside=target) as copy:
+    with hold_worker_lock(target), _temporary_copy(backup, beside=target) as copy:
         if target.exists():
             if replaced is None:
                 raise StreamError(f"{target} exists: move it aside first")
-            _close_write_ahead_log(target)
+            close_write_ahead_log(target)
             target.replace(replaced)
         for suffix in SIDE_FILES:  # of the log that is gone: SQLite would apply them to the new one
             target.with_name(target.name + suffix).unlink(missing_ok=True)
         copy.replace(target)
     _sync_folder(target.parent)
-
-
-@contextmanager
-def _hold_worker_lock(path: Path) -> Iterator[None]:
-    try:
-        lock = FileLock(get_worker_lock_path(path))
-    except BlockingIOError as error:
-        raise StreamError(f"a worker is running on {path}: stop labelwatch first") from error
-    with lock:
-        yield
 
 
 @contextmanager
@@ -83,17 +72,6 @@ def _copy_database(source: Path, target: Path) -> None:
     ):
         db.backup(copy)  # in one step: with several, each write of another process starts it again
         copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a write-ahead log beside it
-
-
-def _close_write_ahead_log(path: Path) -> None:
-    """Moves what the write-ahead log holds into the file. SQLite refuses it while another process has the file open."""
-    try:
-        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
-            db.execute("PRAGMA journal_mode = DELETE")
-    except sqlite3.OperationalError as error:
-        raise StreamError(f"{path} is in use ({error}): stop labelwatch first") from error
-    except sqlite3.DatabaseError:  # a damaged log is what a restore replaces
-        return
 
 
 def _refuse_damage(path: Path, problem: str) -> None:

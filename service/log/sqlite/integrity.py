@@ -16,9 +16,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_PROBLEMS = 5
+FILE_HEADER = b"SQLite format 3\0"
 LOG_TABLES = frozenset({"records", "heads"})
 SIDE_FILES = ("-wal", "-shm")  # SQLite removes them when the last process closes the file
 REPLACED = ".replaced-"  # between the name of the log and the time at which a restore has moved it aside
+
+
+def is_log_file(path: Path) -> bool:
+    """Whether the file is an embedded log: a copy, or one that a restore has moved aside."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(FILE_HEADER)) != FILE_HEADER:
+                return False
+        with closing(_open_read_only(path)) as db:
+            return _list_tables(db) >= LOG_TABLES
+    except (OSError, sqlite3.Error):
+        return False
 
 
 def find_leftovers(path: Path, others: Iterable[Path]) -> list[Path]:
@@ -53,13 +66,16 @@ def find_log_damage(path: Path) -> list[str]:
     Raises `StreamError` if the file is not an embedded log, or one of a newer release.
     """
     with translate_sqlite_errors(StreamError, f"{path}: can't be read as a log"), closing(_open_read_only(path)) as db:
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not tables >= LOG_TABLES:
+        if not _list_tables(db) >= LOG_TABLES:
             raise StreamError(f"{path}: is not a log of labelwatch: it lacks the tables records and heads")
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > SCHEMA_VERSION:
             raise StreamError(f"{path}: a newer labelwatch has written it (format {version}): update labelwatch")
         return _find_damaged_pages(db) or list(_find_wrong_offsets(db))[:MAX_PROBLEMS]
+
+
+def _list_tables(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def _open_read_only(path: Path) -> sqlite3.Connection:
