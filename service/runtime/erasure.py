@@ -89,9 +89,8 @@ class _Search:
         self._sentence = dataset, sentence_id
         self._key = f"{dataset}/{sentence_id}".encode()
         self._texts = {json.dumps(sentence_id, ensure_ascii=escaped).encode() for escaped in (True, False)}
-        self._messages: set[str] = (
-            set()
-        )  # that were found, with the dead letters that they were, and the messages that these were
+        # That were found, with the dead letters that they were, and the messages that these were.
+        self._messages: set[str] = set()
 
     def run(self, db: sqlite3.Connection, topics: Topics) -> _Found:
         names = list_topic_names(db)
