@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.errors import InvalidReplicationFactorError, NoError, TopicAlreadyExistsError, UnknownMemberIdError
 
 from service.errors import StreamError
-from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error
+from service.log.kafka.client_errors import CLIENT_ERRORS, describe_failure
 from service.log.kafka.clients import create_admin_client, create_consumer, parse_client_id
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _admin(settings: KafkaSettings, **overrides: object) -> Iterator[KafkaAdminC
         with create_admin_client(settings, **overrides) as client:
             yield client
     except CLIENT_ERRORS as error:
-        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {describe_error(error)}") from error
+        raise StreamError(describe_failure(settings.bootstrap_servers, error)) from error
 
 
 def create_topics(
@@ -244,5 +244,5 @@ def fetch_offset_ranges(settings: KafkaSettings, topic: str) -> dict[int, tuple[
             partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
             starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     except CLIENT_ERRORS as error:
-        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {describe_error(error)}") from error
+        raise StreamError(describe_failure(settings.bootstrap_servers, error)) from error
     return {partition.partition: (starts[partition], ends[partition]) for partition in partitions}

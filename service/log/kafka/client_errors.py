@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka.errors import FencedInstanceIdError, InvalidProducerEpochError, KafkaError, ProducerFencedError
+from kafka.errors import (
+    FencedInstanceIdError,
+    InvalidProducerEpochError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    ProducerFencedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,6 +21,9 @@ if TYPE_CHECKING:
 
 # While brokers restart, the client raises errors of Python itself as well as its own.
 CLIENT_ERRORS = (KafkaError, OSError, RuntimeError, LookupError, AttributeError, ValueError, TypeError, AssertionError)
+
+# No broker has answered. Every other error is the answer of a broker, or one of this process.
+SILENCE_ERRORS = (KafkaTimeoutError, KafkaConnectionError, NodeNotReadyError, ConnectionError, TimeoutError)
 
 # Another process uses the worker's transactional id or group instance id.
 # InvalidProducerEpochError is not one of them: a broker also answers it after it has aborted a transaction that timed
@@ -27,6 +38,12 @@ def describe_error(error: BaseException) -> str:
     """Returns the error's class and text. The text of some of the client's errors begins with the class already."""
     class_name, text = type(error).__name__, str(error)
     return text if text.startswith(class_name) else f"{class_name}: {text}"
+
+
+def describe_failure(servers: str, error: BaseException) -> str:
+    """Names the brokers, and says whether they are silent: then their address or the network is at fault."""
+    silence = " does not answer" if isinstance(error, SILENCE_ERRORS) else ""
+    return f"Kafka at {servers}{silence}: {describe_error(error)}"
 
 
 def describe_missing_topic(topic: str) -> str:

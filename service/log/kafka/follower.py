@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafka import TopicPartition
 
 from service.errors import StreamError
-from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error, describe_missing_topic
+from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error, describe_failure, describe_missing_topic
 from service.log.kafka.clients import create_consumer, to_records
 
 if TYPE_CHECKING:
@@ -130,9 +130,7 @@ class KafkaFollower:
             consumer = self._ensure_consumer()
             consumer.end_offsets(sorted(consumer.assignment()), timeout_ms=PING_TIMEOUT_MS)
         except CLIENT_ERRORS as error:
-            raise StreamError(
-                f"Kafka at {self._settings.bootstrap_servers} does not answer: {describe_error(error)}"
-            ) from error
+            raise StreamError(describe_failure(self._settings.bootstrap_servers, error)) from error
 
     @property
     def caught_up(self) -> bool:
@@ -174,4 +172,4 @@ def follow(settings: KafkaSettings, topic: str, *, partition: int | None = None)
     try:
         return KafkaFollower(settings, topic, partition=partition)
     except CLIENT_ERRORS as error:
-        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {describe_error(error)}") from error
+        raise StreamError(describe_failure(settings.bootstrap_servers, error)) from error

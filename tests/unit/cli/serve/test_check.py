@@ -141,7 +141,7 @@ def test_check_of_an_unreachable_broker_prints_no_secret(harness: CommandHarness
         LABELWATCH_KAFKA_REQUEST_TIMEOUT_MS="1000",
     )
     assert len(lines) == 1
-    assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: Kafka at 127.0.0.1:9" in lines[0]
+    assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: Kafka at 127.0.0.1:9 does not answer: " in lines[0]
     assert "hunter2" not in lines[0]
 
 

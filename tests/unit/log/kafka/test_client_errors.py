@@ -7,15 +7,18 @@ import pytest
 from kafka.errors import (
     FencedInstanceIdError,
     InvalidProducerEpochError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     ProducerFencedError,
+    TopicAuthorizationFailedError,
 )
 
 from service.log.kafka.client_errors import (
     WORKER_FENCED_ERRORS,
     WRITER_FENCED_ERRORS,
     describe_error,
+    describe_failure,
     is_caused_by,
 )
 
@@ -26,6 +29,18 @@ if TYPE_CHECKING:
 def test_the_class_of_an_error_is_named_once() -> None:
     assert describe_error(KafkaTimeoutError("no metadata")) == "KafkaTimeoutError: no metadata"
     assert describe_error(OSError("no route")) == "OSError: no route"
+
+
+@pytest.mark.parametrize(
+    "error", [KafkaTimeoutError("no metadata"), KafkaConnectionError("refused"), ConnectionResetError(), TimeoutError()]
+)
+def test_brokers_that_are_silent_do_not_answer(error: Exception) -> None:
+    assert describe_failure("a:1,b:2", error) == f"Kafka at a:1,b:2 does not answer: {describe_error(error)}"
+
+
+@pytest.mark.parametrize("error", [TopicAuthorizationFailedError(), FileNotFoundError("ca.pem"), ValueError("odd")])
+def test_an_answer_that_refuses_is_an_answer(error: Exception) -> None:
+    assert describe_failure("a:1", error) == f"Kafka at a:1: {describe_error(error)}"
 
 
 @pytest.mark.parametrize(
