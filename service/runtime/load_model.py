@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from service.errors import ModelError
@@ -12,6 +13,7 @@ from service.inference.model.registry import ModelRegistry, resolve_model
 from service.inference.providers import parse_providers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from service.contracts import DatasetSettings
@@ -23,24 +25,33 @@ if TYPE_CHECKING:
 
 def find_model(model: str | None, settings: Settings) -> Path:
     """The folder of a model by its name in the registry or by its path; None: the one that the settings name, or the default."""
-    registry = ModelRegistry(settings.models.path)
-    if model is not None:
-        return resolve_model(model, registry)
-    if settings.model.folder is not None:
-        try:
-            return resolve_model(str(settings.model.folder), registry)
-        except ModelError as error:
-            raise ModelError(f"LABELWATCH_MODEL_FOLDER: {error}") from error
-    return find_default_model()
+    if model is None and settings.model.folder is None:
+        return find_default_model()
+    return resolve_model(model or str(settings.model.folder), ModelRegistry(settings.models.path))
 
 
-def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
-    """Loads `folder`, or else the model that the settings name, or else the default model.
+@contextmanager
+def name_model_origin(model: str | None, settings: Settings, *, option: str | None = "--model") -> Iterator[None]:
+    """Errors name what has chosen the model: the option, or the setting. `option` is None for an argument."""
+    setting = None if settings.model.folder is None else "LABELWATCH_MODEL_FOLDER"
+    origin = setting if model is None else option
+    try:
+        yield
+    except ModelError as error:
+        if origin is None:
+            raise
+        raise ModelError(f"{origin}: {error}") from error
 
-    A model is named by its folder, or by its name in the registry.
+
+def load_model_folder(
+    settings: Settings, model: str | None = None, *, precision: Precision | None = None
+) -> ModelFolder:
+    """Loads the model that `--model` names, or else the one that the settings name, or else the default model.
+
+    A model is named by its folder, or by its name in the registry. `precision`: instead of that of the settings.
     """
-    path = find_model(None if folder is None else str(folder), settings)
-    return ModelFolder.load(path, precision=settings.model.precision)
+    with name_model_origin(model, settings):
+        return ModelFolder.load(find_model(model, settings), precision=precision or settings.model.precision)
 
 
 def load_dataset_model(settings: Settings, dataset: DatasetSettings, precision: Precision | None = None) -> ModelFolder:

@@ -30,9 +30,9 @@ from service.evaluation.tables import (
 )
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
-from service.inference.model.folder import ModelFolder, Precision
+from service.inference.model.folder import Precision
 from service.inference.providers import parse_providers
-from service.runtime.load_model import find_model
+from service.runtime.load_model import load_model_folder
 from service.settings import read_settings
 
 
@@ -164,7 +164,7 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
     if len(files) != 2:
         raise typer.BadParameter("give the files GIVEN and CORRECTED, or the probabilities with --probs FILE.npz")
     settings = read_settings()
-    folder = ModelFolder.load(find_model(source.model, settings), precision=source.precision)
+    folder = load_model_folder(settings, source.model, precision=source.precision)
     classifier = Classifier(folder, threads=source.threads, providers=parse_providers(settings.model.providers))
     given, corrected = (list(read_sentences(path)) for path in files)
     second = None if source.second_corrected is None else list(read_sentences(source.second_corrected))

@@ -12,7 +12,7 @@ from service.cli.shared.options import YesOption
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import print_stderr
 from service.errors import ModelError, SettingsError, StreamError
-from service.inference.model.default import INCLUDED_MODELS
+from service.inference.model.default import INCLUDED_MODELS, is_reserved_name
 from service.inference.model.folder import ModelFolder
 from service.inference.model.pool import shorten_fingerprint
 from service.inference.model.registry import ModelRegistry
@@ -20,7 +20,7 @@ from service.inference.model.self_check import check_model_folder
 from service.inference.providers import parse_providers
 from service.runtime.datasets.settings import read_dataset_settings
 from service.runtime.lifecycle.process import end_if_stuck
-from service.runtime.load_model import find_model
+from service.runtime.load_model import find_model, name_model_origin
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 
@@ -47,9 +47,10 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of a mod
 def check(model: ModelArgument = None, precision: PrecisionOption = "fast", threads: ThreadsOption = 1) -> None:
     """Check whether a model works, how fast, and whether batches change its answers."""
     settings = read_settings()
-    path = find_model(model, settings)
+    with name_model_origin(model, settings, option=None):
+        path = find_model(model, settings)
     stuck = f"the check of {path} is not done after {MAX_CHECK_S:g} s: its graph may never end, so don't use it"
-    with end_if_stuck(MAX_CHECK_S, stuck):
+    with end_if_stuck(MAX_CHECK_S, stuck), name_model_origin(model, settings, option=None):
         report = check_model_folder(
             path, precision=precision, threads=threads, providers=parse_providers(settings.model.providers)
         )
@@ -90,8 +91,19 @@ def add(
     ] = None,
 ) -> None:
     """Copy a model folder into the registry."""
-    path = ModelRegistry(read_settings().models.path).add(folder, name or folder.resolve().name.lower())
+    registry, name = ModelRegistry(read_settings().models.path), name or folder.resolve().name.lower()
+    if not folder.exists() and is_reserved_name(str(folder)):
+        raise ModelError(
+            f"{folder} is the name of a model that is part of labelwatch: there is nothing to add. To add one of your own, give "
+            "its folder"
+        )
+    path = registry.add(folder, name)
     typer.echo(f"added {path}")
+    if name in INCLUDED_MODELS:
+        print_stderr(
+            f"{name} is also the name of a model that is part of labelwatch: this one takes its place until "
+            f"`labelwatch model remove {name}`"
+        )
 
 
 @model_app.command()
@@ -99,7 +111,7 @@ def remove(name: NameArgument, force: ForceOption = False, yes: YesOption = Fals
     """Remove a model from the registry, if no dataset uses it. Statistics of datasets that used it stay."""
     settings = read_settings()
     registry = ModelRegistry(settings.models.path)
-    path = registry.find(name)
+    path = registry.find_removable(name)
     if not force:
         _check_unused(name, settings)
     if not yes:

@@ -19,10 +19,10 @@ from service.cli.shared.options import ProgressOption
 from service.cli.shared.rejects import RejectHandler
 from service.cli.shared.terminal import print_stderr
 from service.contracts import DatasetSettings
-from service.inference.model.folder import ModelFolder, Precision
+from service.inference.model.folder import ModelFolder
 from service.judging.class_source import ExternalClasses
 from service.runtime.datasets.settings import read_known_dataset
-from service.runtime.load_model import find_model, load_dataset_model
+from service.runtime.load_model import load_dataset_model, load_model_folder
 from service.runtime.sentence_files import FileSource
 from service.settings import read_settings
 
@@ -70,7 +70,7 @@ def score(
         label_map = {**stored.label_map, **given_map}
         folder = None
         if model is not None:
-            folder = _load_model(model, precision)
+            folder = load_model_folder(read_settings(), model, precision=precision)
         elif dataset is not None and archive is None:
             folder = load_dataset_model(read_settings(), stored, precision)
         scheme = scheme or stored.scheme
@@ -92,7 +92,7 @@ def score(
             audit_input = audit_input.drop_probabilities()
         source: ModelFolder | ExternalClasses
         if audit_input.classes is None:
-            source = folder or _load_model(None, precision)
+            source = folder or load_model_folder(read_settings(), precision=precision)
         else:
             source = ExternalClasses.from_labels(audit_input.classes, dataset_scheme=audit_input.scheme.value)
         options = {
@@ -116,8 +116,3 @@ def score(
         )
     if fail_on_flagged and summary.flagged_sentences:
         raise typer.Exit(opt.EXIT_CODE_FLAGGED)
-
-
-def _load_model(model: str | None, precision: Precision | None) -> ModelFolder:
-    settings = read_settings()
-    return ModelFolder.load(find_model(model, settings), precision=precision or settings.model.precision)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -91,7 +90,7 @@ def replay(
     set_up_logging(settings)
     live = build_topics(settings)
     if dataset is None:
-        folder = load_model_folder(settings, None if model is None else Path(model))
+        folder = load_model_folder(settings, model)
         models = build_model_pool(settings, folder)
     else:
         models = build_model_pool(settings)

@@ -12,6 +12,7 @@ PACKAGED_MODEL = Path(__file__).resolve().parents[2] / "default_model"
 CHECKOUT_MODEL = Path(__file__).resolve().parents[3] / "models" / "default"
 PACKAGED_ENCODER = PACKAGED_MODEL.with_name("default_encoder")
 CHECKOUT_ENCODER = CHECKOUT_MODEL.with_name("encoder")
+DEFAULT_MODEL_NAME = "default"  # as tables and texts show it
 # Beside the default model, by the name that `--model` and the setting `model` take.
 INCLUDED_MODELS = {"light": (PACKAGED_MODEL.with_name("light_model"), CHECKOUT_MODEL.with_name("light"))}
 
@@ -32,6 +33,11 @@ def find_included_model(name: str) -> Path | None:
 
 def list_included_models() -> list[str]:
     return [name for name in INCLUDED_MODELS if find_included_model(name) is not None]
+
+
+def is_reserved_name(name: str) -> bool:
+    """Whether it is what a model that is part of labelwatch is called. Nobody can name the default one by it."""
+    return name == DEFAULT_MODEL_NAME or name in INCLUDED_MODELS
 
 
 def find_default_encoder() -> Path:

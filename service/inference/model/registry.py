@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts.base import MAX_MODEL_NAME_CHARS, MODEL_NAME_RULE, is_model_name
 from service.errors import InvalidInput, LabelwatchError, ModelError
-from service.inference.model.default import INCLUDED_MODELS, find_included_model, list_included_models
+from service.inference.model.default import INCLUDED_MODELS, find_included_model, is_reserved_name, list_included_models
 from service.inference.model.folder import ModelFolder
 from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
 from service.inference.model.scratch_folder import remove_folder, write_folder
@@ -66,7 +66,13 @@ class ModelRegistry:
 
     def remove(self, name: str) -> None:
         """Removes a model. It is renamed first: a reader never sees a part of its folder."""
-        remove_folder(self.find(name))
+        remove_folder(self.find_removable(name))
+
+    def find_removable(self, name: str) -> Path:
+        """The folder of a model that can be removed: one of the registry."""
+        if is_reserved_name(name) and not _is_model_folder(self.get_path(name)):
+            raise ModelError(f"{name} is part of labelwatch and can't be removed: only models of {self.path} can")
+        return self.find(name)
 
     def _iter_folders(self) -> Iterator[Path]:
         if self.path.is_dir():

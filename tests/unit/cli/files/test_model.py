@@ -68,6 +68,24 @@ def test_a_model_that_a_dataset_uses_is_not_removed(harness: CommandHarness, mod
     assert not any(models.glob("[!.]*"))
 
 
+@pytest.mark.parametrize("name", ["light", "default"])
+def test_an_included_model_is_neither_removed_nor_added(harness: CommandHarness, models: Path, name: str) -> None:
+    removed = harness.run("model", "remove", name, "--yes")
+    assert removed.code == 1
+    assert f"{name} is part of labelwatch and can't be removed" in removed.err
+    added = harness.run("model", "add", name)
+    assert added.code == 1
+    assert f"{name} is the name of a model that is part of labelwatch" in added.err
+
+
+def test_a_model_may_take_the_place_of_an_included_one(harness: CommandHarness, models: Path) -> None:
+    added = harness.run("model", "add", models / "med", "--name", "light")
+    assert added.code == 0
+    assert "light is also the name of a model that is part of labelwatch: this one takes its place" in added.err
+    assert harness.run("model", "remove", "light", "--yes").code == 0
+    assert "part of labelwatch" in harness.run("model", "remove", "light", "--yes").err
+
+
 def test_a_log_that_cannot_be_read_is_not_a_log_without_datasets(harness: CommandHarness, models: Path) -> None:
     harness.log_path.write_bytes(b"no database" * 100)
     assert list_users(harness) == {"light": ["?"], "med": ["?"], "news": ["?"]}

@@ -50,6 +50,22 @@ def test_a_model_that_the_settings_name_and_that_is_missing_is_an_error(harness:
         assert ran.err.startswith("labelwatch: LABELWATCH_MODEL_FOLDER: nowhere is not a folder")
 
 
+def test_a_path_that_holds_no_model_is_named_with_what_named_it(harness: CommandHarness, file: Path) -> None:
+    missing, empty = harness.folder / "nope", harness.folder / "empty"
+    empty.mkdir()
+    for path in (missing, empty):
+        for command in (("score", file), ("evaluate", file, file), ("model", "check"), ("worker", "--once")):
+            ran = harness.run(*command, LABELWATCH_MODEL_FOLDER=str(path))
+            assert ran.code == 1, command
+            assert ran.err.splitlines()[-1].startswith(f"labelwatch: LABELWATCH_MODEL_FOLDER: {path}"), command
+        for chosen in (("score", file), ("evaluate", file, file), ("replay", "--from", "0")):
+            ran = harness.run(*chosen, "--model", path)
+            assert ran.code == 1, chosen
+            assert ran.err.splitlines()[-1].startswith(f"labelwatch: --model: {path}"), chosen
+    ran = harness.run("model", "check", missing)
+    assert ran.err == f"labelwatch: {missing} is not a folder: name the folder that holds the model\n"
+
+
 def test_the_providers_of_the_settings_run_the_model(harness: CommandHarness, file: Path) -> None:
     train = ("train", file, "--name", "own", "--encoder", "none")
     for command in (("score", file), ("evaluate", file, file), ("model", "check"), train):

@@ -56,7 +56,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a model was loaded")
 
     monkeypatch.setattr(audit_run, "Classifier", fail)
-    monkeypatch.setattr(score, "find_model", fail)
+    monkeypatch.setattr(score, "load_model_folder", fail)
     monkeypatch.setenv("LABELWATCH_MODEL_PROVIDERS", "nothing")
 
 

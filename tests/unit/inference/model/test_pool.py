@@ -65,7 +65,7 @@ def test_a_model_that_is_part_of_labelwatch_needs_no_registry_and_yields_to_one_
     light = pool.get_folder("light")
     assert light.name == "labelwatch-light-en"
     assert pool.get_folder("light", light.fingerprint) is light
-    with pytest.raises(ModelError, match="has no model 'light'"):
+    with pytest.raises(ModelError, match="light is part of labelwatch and can't be removed"):
         registry.remove("light")
     assert light.path.is_dir()
     make_model(tmp_path / "models" / "light", "wordpiece", seed=1)
