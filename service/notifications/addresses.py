@@ -40,8 +40,10 @@ def parse_url(url: str, allowed_hosts: frozenset[str]) -> Target:
     except ValueError:
         raise InvalidInput("it is not a URL: give one such as https://example.com/hook", field="url") from None
     host = (parts.hostname or "").rstrip(".")
-    if parts.scheme not in ("http", "https") or not host or not url.isascii() or not url.isprintable() or " " in url:
+    if not parts.scheme or not host or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidInput("it is not a URL: give one such as https://example.com/hook", field="url")
+    if parts.scheme not in ("http", "https"):
+        raise InvalidInput("use https: give an address such as https://example.com/hook", field="url")
     if parts.username is not None or parts.password is not None:
         raise InvalidInput("leave out user and password: deliveries are signed", field="url")
     if parts.scheme == "http" and host not in allowed_hosts:

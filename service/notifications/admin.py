@@ -98,8 +98,8 @@ class WebhookAdmin:
             endpoint = create_endpoint(state, fields, allowed_hosts=self._client.allowed_hosts)
         except ValidationError as error:
             raise to_invalid_input(error) from None
-        self._write([build_endpoint_record(self._topic, endpoint), audit("webhook-added", endpoint.id)])
         secret = format_secret(derive_secret(self._master_key, endpoint.id))
+        self._write([build_endpoint_record(self._topic, endpoint), audit("webhook-added", endpoint.id)])
         return NewEndpoint(**endpoint.model_dump(), secret=secret)
 
     def remove(self, endpoint_id: str, audit: BuildAudit = build_no_audit) -> None:

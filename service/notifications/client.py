@@ -38,8 +38,16 @@ class DeliveryResult:
 class WebhookClient:
     """Any thread may use it. Proxies of the environment are not used: the address is checked here."""
 
-    def __init__(self, *, allowed_hosts: frozenset[str] = frozenset(), timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        *,
+        allowed_hosts: frozenset[str] = frozenset(),
+        timeout_s: float = 10.0,
+        settings_owner: str = "the service",
+    ) -> None:
+        """`settings_owner`: whose `allowed_hosts` they are. The shell of a command may have others than the service."""
         self.allowed_hosts = allowed_hosts
+        self._settings_owner = settings_owner
         self._timeout_s = timeout_s
         self._tls = ssl.create_default_context()
 
@@ -48,7 +56,10 @@ class WebhookClient:
         try:
             target = parse_url(url, self.allowed_hosts)
             connection = self._connect(target, deadline)
-        except (InvalidInput, OSError) as error:
+        except InvalidInput as error:
+            problem = f"the settings of {self._settings_owner} refuse the address: {error.problem}"
+            return DeliveryResult(None, problem)
+        except OSError as error:
             return DeliveryResult(None, f"no connection: {error}")
         expired = threading.Event()
         # A receiver that sends a byte now and then would never exceed a time-out of the socket.

@@ -8,6 +8,7 @@ import hmac
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from service.errors import SettingsError
 from service.formats.platforms.webhook_signatures import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 
 if TYPE_CHECKING:
@@ -18,10 +19,16 @@ if TYPE_CHECKING:
 
 SECRET_PREFIX: Final = "whsec_"
 TEST_EVENT: Final = "webhook.test"
+NO_KEY: Final = (
+    "LABELWATCH_WEBHOOKS_KEY: outgoing webhooks need it: set it to at least 32 random characters, such as those of "
+    "`openssl rand -base64 32`, for every process"
+)
 
 
 def derive_secret(master_key: str, endpoint_id: str) -> bytes:
     """The secret of an endpoint. It is not stored: who reads the topic can't sign."""
+    if not master_key:
+        raise SettingsError(NO_KEY)
     return hmac.digest(master_key.encode(), f"labelwatch webhook {endpoint_id}".encode(), hashlib.sha256)
 
 

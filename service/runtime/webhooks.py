@@ -9,6 +9,7 @@ from service.errors import SettingsError
 from service.notifications.admin import WebhookAdmin
 from service.notifications.client import WebhookClient
 from service.notifications.deliverer import Deliverer
+from service.notifications.messages import NO_KEY
 from service.notifications.state import read_notification_state
 from service.notifications.unsent import describe_unsent
 from service.runtime.lifecycle.lease import open_lease
@@ -22,14 +23,11 @@ if TYPE_CHECKING:
     from service.log.topics import Topics
     from service.settings import Settings
 
-NO_KEY = (
-    "LABELWATCH_WEBHOOKS_KEY: outgoing webhooks need it: set it to at least 32 random characters, such as those of "
-    "`openssl rand -base64 32`, for every process"
-)
 
-
-def build_client(settings: Settings) -> WebhookClient:
-    return WebhookClient(allowed_hosts=settings.webhooks.hosts, timeout_s=settings.webhooks.timeout_s)
+def build_client(settings: Settings, *, settings_owner: str = "the service") -> WebhookClient:
+    return WebhookClient(
+        allowed_hosts=settings.webhooks.hosts, timeout_s=settings.webhooks.timeout_s, settings_owner=settings_owner
+    )
 
 
 def check_key(settings: Settings) -> None:
@@ -37,9 +35,10 @@ def check_key(settings: Settings) -> None:
         raise SettingsError(NO_KEY)
 
 
-def build_admin(settings: Settings, log: Log, topics: Topics) -> WebhookAdmin:
-    check_key(settings)
-    return WebhookAdmin(log, topics.webhooks, build_client(settings), settings.webhooks.key.get_secret_value())
+def build_admin(settings: Settings, log: Log, topics: Topics, *, settings_owner: str = "the service") -> WebhookAdmin:
+    """Without a key it does everything that needs no signature. `settings_owner`: whose settings errors speak of."""
+    client = build_client(settings, settings_owner=settings_owner)
+    return WebhookAdmin(log, topics.webhooks, client, settings.webhooks.key.get_secret_value())
 
 
 def describe_unsent_webhooks(settings: Settings, log: Log, topics: Topics) -> str:

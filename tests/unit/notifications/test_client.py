@@ -66,6 +66,7 @@ def test_private_addresses_are_refused_unless_allowed_by_name(host: str) -> None
     with WebhookReceiver() as receiver:
         url = f"https://{host}:{receiver.port}/"
         result = WebhookClient(allowed_hosts=frozenset({"example.com"})).send(url, {}, b"{}")
+    assert str(result.problem).startswith("the settings of the service refuse the address: ")
     assert "is not a public address" in str(result.problem)
     assert "LABELWATCH_WEBHOOKS_ALLOWED_HOSTS" in str(result.problem)
     assert receiver.requests == []
@@ -145,7 +146,8 @@ def test_public_addresses(address: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("ftp://example.com/", "it is not a URL"),
+        ("ftp://example.com/", "use https"),
+        ("example.com/hook", "it is not a URL"),
         ("https://", "it is not a URL"),
         ("https://[::1", "it is not a URL"),
         ("https://example.com:99999/", "it is not a URL"),

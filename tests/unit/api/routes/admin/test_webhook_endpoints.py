@@ -114,7 +114,7 @@ def test_by_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     added = harness.run("webhooks", "add", "https://example.com", LABELWATCH_WEBHOOKS_KEY=KEY)
     assert (added.code, harness.log_path.exists()) == (0, True), added.err  # as `labelwatch key new`
     assert harness.run("webhooks", "remove", added.out.split()[1], LABELWATCH_WEBHOOKS_KEY=KEY).code == 0
-    refused = harness.run("webhooks", "list")
+    refused = harness.run("webhooks", "add", "https://example.com")
     assert (refused.code, "LABELWATCH_WEBHOOKS_KEY" in refused.err) == (1, True)
     harness.variables |= {"LABELWATCH_WEBHOOKS_KEY": KEY, "LABELWATCH_WEBHOOKS_ALLOWED_HOSTS": "127.0.0.1"}
     assert "there is no endpoint" in harness.run("webhooks", "list").out
