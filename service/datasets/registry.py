@@ -212,13 +212,14 @@ class DatasetRegistry:
         return tuple(sorted({*self.names, *refused, *learned}))
 
 
-def check_dataset_exists(name: str, names: Sequence[str]) -> None:
+def check_dataset_exists(name: str, names: Sequence[str], *, field: str = "name") -> None:
+    """`field`: what holds the name in the request."""
     if name not in names:
         listed = ", ".join(names[:MAX_LISTED_DATASETS]) + (", …" if len(names) > MAX_LISTED_DATASETS else "")
         known = f"the datasets are {listed}" if names else "there are no datasets yet"
         similar = find_similar_name(name, names)
         hint = "" if similar is None else f". Did you mean {similar!r}?"
-        raise UnknownDatasetError(f"the dataset {name!r} is not known: {known}{hint}", field="name")
+        raise UnknownDatasetError(f"the dataset {name!r} is not known: {known}{hint}", field=field)
 
 
 def find_similar_name(name: str, names: Sequence[str]) -> str | None:

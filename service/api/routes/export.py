@@ -81,7 +81,7 @@ async def export(
         raise InvalidInput(f"it is {form!r}: choose one of {', '.join(FORMATS)}", field="format")
     if (decided_only or reviewer is not None) and not decisions:
         raise InvalidInput("it needs `decisions=true`", field="decided_only" if decided_only else "reviewer")
-    check_dataset_exists(dataset, backend.state_view.list_names())
+    check_dataset_exists(dataset, backend.state_view.list_names(), field="dataset")
     selection = ExportSelection(
         decisions=decisions,
         decided_only=decided_only,

@@ -69,7 +69,7 @@ async def model(request: Request, backend: BackendDep, dataset: ModelDatasetQuer
     """
     folder = backend.models.default
     if dataset is not None:
-        check_dataset_exists(dataset, backend.state_view.list_names())
+        check_dataset_exists(dataset, backend.state_view.list_names(), field="dataset")
         folder = backend.state_view.get_judge(dataset).folder or folder
     classifier = await run_in_thread(backend.models.get_classifier, folder)  # the first use loads it
     return Model(

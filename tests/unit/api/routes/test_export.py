@@ -106,7 +106,10 @@ def test_wrong_requests_name_the_field(news: ApiHarness) -> None:
     ):
         answer = news.client.get("/v1/export", params={"dataset": "news", **query})
         assert (answer.status_code, answer.json()["field"]) == (422, field)
-    assert news.client.get("/v1/export", params={"dataset": "nothing"}).status_code == 404
+    for path in ("/v1/export", "/v1/model"):
+        answer = news.client.get(path, params={"dataset": "nothing"})
+        assert (answer.status_code, answer.json()["field"]) == (404, "dataset")
+    assert news.client.get("/v1/datasets/nothing").json()["field"] == "name"
 
 
 def test_one_export_at_a_time_and_no_file_is_left(
