@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from service.api.http.problems import ForbiddenError
 
@@ -16,7 +16,21 @@ if TYPE_CHECKING:
 
 CALLER_KEY: Final = "caller"  # in the state of a request
 
+# How a request names a dataset.
+NAME_IN_BODY: Final = '"dataset": "{}"'
+NAME_IN_QUERY: Final = "?dataset={}"
+
 CallerKind = Literal["key", "user", "anybody"]
+
+
+class DatasetMessage(Protocol):
+    """A part of a request body that may name a dataset."""
+
+    @property
+    def dataset(self) -> str: ...
+
+    @property
+    def model_fields_set(self) -> set[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +45,28 @@ class Caller:
     def may_use(self, dataset: str) -> bool:
         return self.datasets is None or dataset in self.datasets
 
-    def check_dataset(self, dataset: str, *, field: str | None = None) -> None:
-        """Raises `ForbiddenError`, which names the dataset, if the caller may not use it."""
-        if not self.may_use(dataset):
-            raise ForbiddenError(
-                f"{self.describe()} is not for dataset {dataset[:64]}: it is for {self.list_datasets()}", field=field
+    def check_dataset(self, dataset: str, *, field: str | None = None, naming: str | None = None) -> None:
+        """Raises `ForbiddenError`, which names the dataset, if the caller may not use it.
+
+        `naming`: how the request could name a dataset, if it has not named this one.
+        """
+        if self.may_use(dataset):
+            return
+        if naming is None:
+            problem = f"{self.describe()} is not for dataset {dataset[:64]}: it is for {self.list_datasets()}"
+        else:
+            own = self.listed_datasets or ()
+            added = f"`{naming.format(own[0])}`" if len(own) == 1 else f"`{naming.format('…')}` with one of them"
+            problem = (
+                f"without a `dataset` it is for dataset {dataset}, and {self.describe()} is only for {self.list_datasets()}: "
+                f"add {added}"
             )
+        raise ForbiddenError(problem, field=field)
+
+    def check_dataset_of(self, message: DatasetMessage, *, field: str | None, naming: str = NAME_IN_BODY) -> None:
+        """As `check_dataset`, for a message with a dataset that is `default` if it names none."""
+        is_named = "dataset" in message.model_fields_set
+        self.check_dataset(message.dataset, field=field, naming=None if is_named else naming)
 
     def select(self, datasets: Iterable[str]) -> list[str]:
         """Those that the caller may see, in their order."""

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlencode
 
 from starlette.routing import Route, compile_path
 
+from service.api.access.caller import NAME_IN_QUERY
 from service.api.access.rules import ANY_CALLER, PUBLIC, RULES, DatasetIn, Rule
 from service.api.http.problems import ForbiddenError
 from service.contracts.access.roles import ADDRESS_ROLES
@@ -49,9 +50,10 @@ class RuleMatch(NamedTuple):
                 f"{caller.describe()} is only for {caller.list_datasets()}, and this is about all datasets: use a key "
                 "without datasets"
             )
+        is_named = place is DatasetIn.PATH or bool(_list_query_datasets(scope))
         for name in self._list_named(scope, place):
-            caller.check_dataset(name, field="dataset")
-        if place is DatasetIn.QUERY and not _list_query_datasets(scope):
+            caller.check_dataset(name, field="dataset", naming=None if is_named else NAME_IN_QUERY)
+        if place is DatasetIn.QUERY and not is_named:
             if len(caller.datasets) != 1:
                 raise ForbiddenError(
                     f"{caller.describe()} is only for {caller.list_datasets()}: name one of them as `dataset`",

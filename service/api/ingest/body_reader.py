@@ -14,12 +14,14 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from service.api.access.caller import NAME_IN_BODY, NAME_IN_QUERY
 from service.api.backend import get_request_id
 from service.api.http.json_text.split import LARGE_BYTES
 from service.api.http.ndjson.limiter import get_stream_limiter
 from service.api.http.ndjson.response import MAX_BATCH_LINES, MAX_BATCH_RECORDS, NdjsonResponse
 from service.api.http.problems import ForbiddenError, TooLargeError
 from service.api.ingest.conversion_budget import ParsingStoppedError
+from service.api.ingest.query import WORDS_FORMAT
 from service.api.ingest.record_converter import RecordConverter
 from service.api.ingest.sentence_parser import SentenceParser
 from service.contracts.validation import join_path
@@ -130,8 +132,11 @@ class BodyReader:
     def _check_datasets(self, record: ParsedRecord) -> None:
         """Raises `ForbiddenError` for a sentence of a dataset that the caller may not use."""
         if self._caller.datasets is not None:
+            # A record of a platform has no place for it.
+            naming = NAME_IN_BODY if record.format == WORDS_FORMAT else NAME_IN_QUERY
             for sentence in record.sentences:
-                self._caller.check_dataset(sentence.dataset, field=join_path((record.location, "dataset")))
+                field = join_path((record.location, "dataset"))
+                self._caller.check_dataset_of(sentence, field=field, naming=naming)
 
     def list_scorable(self, record: ParsedRecord) -> Sequence[LabelledSentence]:
         return self._parser.list_scorable(record)

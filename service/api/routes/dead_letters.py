@@ -127,7 +127,7 @@ async def replay(
     else:
         sentence = await run_in_thread(check_corrected, backend, body.sentence)
         message = letter.build_corrected_message(backend.topics.sentences, sentence, get_request_origin(request))
-    caller.check_dataset(sentence.dataset, field="sentence.dataset")
+    caller.check_dataset_of(sentence, field="sentence.dataset")
     if not body.dry_run:
         if not index.mark_replayed(position) and not body.again:
             raise ConflictError(f"the dead letter {letter_id} was sent again before: `again` sends it once more")

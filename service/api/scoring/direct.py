@@ -129,7 +129,7 @@ class DirectScoring:
         [record] = self._parser.parse_body(raw, ()).records
         [sentence] = record.sentences
         caller: Caller = scope["state"][CALLER_KEY]
-        caller.check_dataset(sentence.dataset, field="dataset")
+        caller.check_dataset_of(sentence, field="dataset")
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a request runs in a task")

@@ -117,7 +117,7 @@ async def decide(request: Request, backend: BackendDep, caller: CallerDep) -> Ac
     with ReviewerLimit(backend) as reviewers:
         for location, fields in list_messages(body, "decisions", backend.settings.max_sentences):
             decision = _parse_decision(fields, caller, location)
-            caller.check_dataset(decision.dataset, field=join_path((location, "dataset")))
+            caller.check_dataset_of(decision, field=join_path((location, "dataset")))
             try:
                 item = await require_item(
                     backend, decision.dataset, decision.id, viewer=decision.reviewer, location=location

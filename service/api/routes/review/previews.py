@@ -122,7 +122,7 @@ async def preview(request: Request, backend: BackendDep, caller: CallerDep) -> R
     if not backend.projector.caught_up:
         raise NotReadyError("the review queue is still being built: try again in a moment")
     for index, item in enumerate(body.items or ()):
-        caller.check_dataset(item.dataset, field=f"items.{index}.dataset")
+        caller.check_dataset_of(item, field=f"items.{index}.dataset")
     if body.filter is None:
         found = await run_in_thread(_plan_items, backend, body, reviewer)
     else:
