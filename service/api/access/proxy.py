@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from service.access.key_text import KEY_PREFIX
 from service.api.access.api_keys import extract_key
 from service.api.access.caller import Caller
+from service.api.http.hosts import is_origin_of_host
 from service.api.http.problems import ForbiddenError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def check_same_origin(caller: Caller, method: str, headers: Headers, origins: fr
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if origin is not None and origin in origins:
         return
-    same_origin = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    same_origin = origin is None or is_origin_of_host(origin, headers.get("host", ""))
     if site in ("same-origin", "none") or (site is None and same_origin):
         return
     raise ForbiddenError(

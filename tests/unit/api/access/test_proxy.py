@@ -122,6 +122,7 @@ HOST = {"Host": "labels.example.com"}
         ({"Sec-Fetch-Site": "same-site", "Origin": "https://evil.example.com"}, 403),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Sec-Fetch-Site": "cross-site", "Origin": "https://labels.example.com"}, 403),
     ],
 )
