@@ -19,6 +19,7 @@ from service.audit.summary import AuditSummary
 from service.audit.temp_files import RankedLineFile
 from service.audit.unknown_labels import UnknownLabelCounter
 from service.cli.shared import score_options as opt
+from service.cli.shared.file_options import describe_empty_files
 from service.cli.shared.terminal import (
     STDOUT,
     check_distinct_paths,
@@ -213,7 +214,7 @@ def _describe_empty_input(files: list[str], rejects: RejectHandler, deleted: int
         return f"none of the {pluralize(rejects.count, 'sentence')} could be judged; the first: {rejects.first_error}"
     if deleted:
         return f"{', '.join(files)}: only {pluralize(deleted, 'sentence')} marked deleted"
-    return f"no sentence in {', '.join(files)}"
+    return describe_empty_files(files)
 
 
 def _print_summary(summary: AuditSummary, rejects: RejectHandler, seconds: float, outputs: AuditOutputs) -> None:

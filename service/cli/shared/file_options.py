@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -135,6 +135,10 @@ class FileReadOptions:
             max_words=max_words,
             scheme=Scheme(scheme) if scheme is not None else Scheme.IOB2,
         )
+
+
+def describe_empty_files(files: Sequence[str]) -> str:
+    return f"no sentence in {', '.join(files)}"
 
 
 def add_file_options(command: Callable[..., None], *, require_files: bool = True) -> Callable[..., None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from tqdm import tqdm
 
-from service.cli.shared.file_options import INPUT_PANEL, FileReadOptions, add_file_options
+from service.cli.shared.file_options import INPUT_PANEL, FileReadOptions, add_file_options, describe_empty_files
 from service.cli.shared.options import ProgressOption
 from service.cli.shared.rejects import OnError
 from service.cli.shared.terminal import print_stderr
@@ -91,6 +91,9 @@ def send(
     )
     overrides = _build_overrides(dataset=dataset, annotator=annotator, batch=batch, update=update)
     total = _count_valid_sentences(source, overrides) if on_error == "stop" and source.is_rereadable else None
+    no_sentence = InvalidInput(f"{describe_empty_files(input_files.files)}: nothing was sent")
+    if total == 0:  # an export that broke must not go unnoticed
+        raise no_sentence
     log_path = None if settings.kafka is not None else settings.log.path.absolute()
     is_new_log = log_path is not None and not log_path.exists()
     hide_progress = not (sys.stderr.isatty() if progress is None else progress)
@@ -104,6 +107,8 @@ def send(
             sender = BatchSender(log, topics.sentences, bar)
             schemes = DatasetSchemes(settings, log, topics)
             _send_records(source, overrides, schemes, sender, stop_on_error=on_error == "stop")
+    if not sender.sent and not sender.skipped:
+        raise no_sentence
     skipped = f", {sender.skipped:,} skipped" if sender.skipped else ""
     location = f" in {log_path}" if log_path is not None else ""
     typer.echo(f"{pluralize(sender.sent, 'sentence')} sent to {topics.sentences}{location}{skipped}")

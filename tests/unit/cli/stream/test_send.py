@@ -93,6 +93,33 @@ def test_bad_sentences_can_be_skipped_and_are_counted_and_reported(harness: Comm
     assert len(read_sentences(harness)) == 3
 
 
+def test_files_without_a_sentence_are_an_error(harness: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nightly export that broke must not go unnoticed."""
+    empty, blank = harness.folder / "empty.conll", harness.folder / "blank.conll"
+    empty.write_text("")
+    blank.write_text("\n\n")
+    for options in ((), ("--on-error", "skip")):
+        ran = harness.run("send", empty, blank, *options)
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err.splitlines()[-1] == f"labelwatch: no sentence in {empty}, {blank}: nothing was sent"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    ran = harness.run("send", "-")
+    assert (ran.code, ran.err.splitlines()[-1]) == (1, "labelwatch: no sentence in -: nothing was sent")
+    assert harness.run("send", empty, harness.write_file(make_sentences(1))).code == 0
+
+
+def test_no_log_is_created_for_an_empty_file(harness: CommandHarness) -> None:
+    empty = harness.folder / "empty.conll"
+    empty.write_text("")
+    assert harness.run("send", empty).code == 1
+    assert not harness.log_path.exists()
+
+
+def test_a_file_whose_sentences_are_all_skipped_is_no_empty_file(harness: CommandHarness) -> None:
+    ran = harness.run("send", harness.write_file([BROKEN]), "--on-error", "skip")
+    assert (ran.code, ran.out) == (0, f"0 sentences sent to labelwatch.sentences in {harness.log_path}, 1 skipped\n")
+
+
 def test_sentences_of_a_pipe_before_the_bad_one_are_sent_and_reported(
     harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
