@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 from service.api.access.caller import Caller, get_caller
 from service.api.backend import Backend, get_backend
 from service.contracts import DatasetName
+from service.contracts.validation import shorten
 from service.errors import InvalidInput
 
 
@@ -27,7 +28,7 @@ def reject_unknown_parameters(request: Request) -> None:
     known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
     for name in request.query_params:
         if name not in known:
-            raise InvalidInput(f"there is no such parameter: there are {', '.join(known)}", field=name)
+            raise InvalidInput(f"there is no such parameter: there are {', '.join(known)}", field=shorten(name))
         if len(request.query_params.getlist(name)) > 1:
             raise InvalidInput("it is sent more than once: send it once", field=name)
 

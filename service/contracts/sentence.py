@@ -33,6 +33,7 @@ from service.contracts.probabilities import (
 from service.contracts.validation import (
     FieldError,
     describe,
+    join_location,
     join_path,
     to_decode_error,
     to_field_error,
@@ -211,7 +212,7 @@ def _to_field_error(error: ErrorDetails) -> FieldError:
     if error["type"] == "extra_forbidden":
         fields = WordProbabilities.model_fields if location[0] == "probabilities" else LabelledSentence.model_fields
         problem = f"there is no such field: the fields are {', '.join(fields)}"
-        return FieldError(problem, join_path(location))
+        return FieldError(problem, join_location(location))
     if len(location) == 2 and location[0] in ("tokens", "labels") and isinstance(location[1], int):
         return FieldError(describe(error), str(location[0]), location[1])
     if location[:2] == ("probabilities", "words") and len(location) > 2 and isinstance(location[2], int):

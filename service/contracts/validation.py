@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_REPORTED_ERRORS: Final = 5
 _MAX_INPUT_CHARS: Final = 60
+_KEY_MARK: Final = "[key]"  # pydantic adds it to the path of an entry of a map whose key breaks a rule
 _KINDS_WITHOUT_INPUT: Final = frozenset({"missing", "extra_forbidden"})
 _INTEGER_HINT: Final = "give a whole number"
 _ARRAY_HINT: Final = 'give an array, as ["…", "…"]'
@@ -93,7 +94,7 @@ def describe(error: ErrorDetails | Mapping[str, Any], *, show_input: bool = True
 
 
 def to_field_error(error: ErrorDetails) -> FieldError:
-    return FieldError(describe(error), join_path(error["loc"]))
+    return FieldError(describe(error), join_location(error["loc"]))
 
 
 def to_invalid_input(
@@ -134,6 +135,13 @@ def summarize(first: str, others: Sequence[FieldError]) -> str:
     return "; ".join(parts) + (f" (and {more} more)" if more else "")
 
 
+def join_location(location: Sequence[str | int]) -> str | None:
+    """The path of a field in pydantic's errors. Names that a client chose, such as keys of a map, are shortened."""
+    if len(location) > 2 and location[-1] == _KEY_MARK:
+        location = location[:-1]
+    return join_path(shorten(part) if isinstance(part, str) else part for part in location)
+
+
 def join_path(parts: Iterable[object]) -> str | None:
     return ".".join(str(part) for part in parts if part is not None) or None
 
@@ -153,5 +161,9 @@ def _quote_input(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = value if isinstance(value, str) else str(value)
-    text = text if len(text) <= _MAX_INPUT_CHARS else text[: _MAX_INPUT_CHARS - 1] + "…"
-    return repr(text) if isinstance(value, str) else text
+    return repr(shorten(text)) if isinstance(value, str) else shorten(text)
+
+
+def shorten(text: str) -> str:
+    """The beginning of a text that a client chose, for an error."""
+    return text if len(text) <= _MAX_INPUT_CHARS else text[: _MAX_INPUT_CHARS - 1] + "…"

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from service.contracts import DatasetSettings, describe_flag_policies
-from service.contracts.validation import FieldError, describe, join_path, to_invalid_input
+from service.contracts.validation import FieldError, describe, join_location, to_invalid_input
 from service.errors import InvalidInput
 from service.log.codec import DATASET_EVENT_TYPE, build_event_headers
 from service.log.protocol import Output
@@ -94,7 +94,7 @@ def _to_field_error(error: ErrorDetails) -> FieldError:
         problem = f"there is no such setting: use one of {', '.join(known)}"
     elif location == ["flag_policy"]:
         problem = f"give {describe_flag_policies()}"
-    return FieldError(problem, join_path(location))
+    return FieldError(problem, join_location(location))
 
 
 def build_settings_message(topic: str, fields: Mapping[str, Any], *, request_id: str | None = None) -> Output:

@@ -12,7 +12,7 @@ from service.api.http.json_text.split import LARGE_BYTES, check_record_shape
 from service.api.http.media_types import is_ndjson
 from service.api.http.problems import MediaTypeError, TooLargeError
 from service.api.http.threads import run_in_thread
-from service.contracts.validation import join_path, to_invalid_input
+from service.contracts.validation import join_path, shorten, to_invalid_input
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def read_empty_object(request: Request) -> None:
     """The body of a request without fields: one that is sent would be ignored."""
     fields = await read_json_object(request)
     if fields:
-        raise InvalidInput("this request has no fields: send {}", field=next(iter(fields)))
+        raise InvalidInput("this request has no fields: send {}", field=shorten(next(iter(fields))))
 
 
 def _parse_large(raw: bytes) -> object:
@@ -61,7 +61,7 @@ def list_messages(body: Mapping[str, Any], name: str, max_items: int) -> list[tu
         return [(None, body)]
     other_fields = sorted(set(body) - {name})
     if other_fields:
-        raise InvalidInput(f"it stands beside `{name}`: leave it out", field=other_fields[0])
+        raise InvalidInput(f"it stands beside `{name}`: leave it out", field=shorten(other_fields[0]))
     messages = body[name]
     if not isinstance(messages, list) or not messages:
         raise InvalidInput("give a list with at least one", field=name)

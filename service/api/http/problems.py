@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from service.contracts.validation import FieldError, describe, join_path, summarize
+from service.contracts.validation import FieldError, describe, join_location, summarize
 from service.errors import (
     ConflictError,
     DecodeError,
@@ -246,7 +246,7 @@ def _classify_validation_error(error: RequestValidationError) -> tuple[int, str,
 
 def _get_location(error: Mapping[str, Any]) -> str | None:
     """The path of the field, without the part of the request that it is in."""
-    return join_path(error["loc"][1:])
+    return join_location(error["loc"][1:])
 
 
 def _get_field(error: Exception) -> str | None:

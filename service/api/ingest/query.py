@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from service.contracts import DATASET_NAME_RULE, DatasetName
+from service.contracts.validation import shorten
 from service.errors import InvalidInput
 from service.formats import FORMATS
 from service.formats.detection import detect_object_format
@@ -52,7 +53,7 @@ def parse_record_query(parameters: QueryParams, *, extra: Sequence[str] = ()) ->
     known = (*QUERY_PARAMETER_NAMES, *extra)
     for name in parameters:
         if name not in known:
-            raise InvalidInput(f"there is no such parameter: there are {', '.join(known)}", field=name)
+            raise InvalidInput(f"there is no such parameter: there are {', '.join(known)}", field=shorten(name))
     form = parameters.get("format", WORDS_FORMAT)
     if form not in FORMAT_NAMES:
         raise InvalidInput(f"{form[:40]!r} is not a format: choose one of {', '.join(FORMAT_NAMES)}", field="format")

@@ -20,6 +20,7 @@ from service.api.dependencies import BackendDep, CallerDep, reject_unknown_param
 from service.api.http.problems import NotReadyError
 from service.api.http.threads import run_in_thread
 from service.contracts import DatasetName, LabelledSentence
+from service.contracts.validation import shorten
 from service.datasets.registry import check_dataset_exists
 from service.errors import InvalidInput, MissingModelError
 from service.formats import FORMATS, write_sentences
@@ -78,7 +79,7 @@ async def export(
     one is answered 503.
     """
     if form not in FORMATS:
-        raise InvalidInput(f"it is {form!r}: choose one of {', '.join(FORMATS)}", field="format")
+        raise InvalidInput(f"it is {shorten(form)!r}: choose one of {', '.join(FORMATS)}", field="format")
     if (decided_only or reviewer is not None) and not decisions:
         raise InvalidInput("it needs `decisions=true`", field="decided_only" if decided_only else "reviewer")
     check_dataset_exists(dataset, backend.state_view.list_names(), field="dataset")

@@ -18,6 +18,7 @@ from service.api.http.problems import NotFoundError
 from service.api.http.threads import run_in_thread
 from service.contracts.access.audit import AuditAction
 from service.contracts.notification import EventType, Notification
+from service.contracts.validation import shorten
 from service.errors import ConflictError, InvalidInput
 from service.log.protocol import Output
 from service.notifications.admin import BuildAudit, EndpointReport, NewEndpoint, TestDelivery, WebhookAdmin
@@ -97,7 +98,7 @@ async def add(request: Request, backend: BackendDep) -> NewEndpoint:
     known = EndpointFields.model_fields
     for name in fields:
         if name not in known:
-            raise InvalidInput(f"there is no such field: the fields are {', '.join(known)}", field=name)
+            raise InvalidInput(f"there is no such field: the fields are {', '.join(known)}", field=shorten(name))
     given = {name: value for name, value in fields.items() if value is not None}
     return await run_in_thread(admin.add, given, build_audit(request, backend))
 
@@ -135,7 +136,9 @@ async def pause(id: EndpointPath, request: Request, backend: BackendDep) -> None
     fields = await read_json_object(request)
     for name in fields:
         if name != "paused":
-            raise InvalidInput("it can't be changed: only `paused` can. Add another endpoint instead", field=name)
+            raise InvalidInput(
+                "it can't be changed: only `paused` can. Add another endpoint instead", field=shorten(name)
+            )
     paused = fields.get("paused")
     if not isinstance(paused, bool):
         raise InvalidInput("it must be true or false", field="paused")
