@@ -112,5 +112,8 @@ def check_key_fields(name: str, role: Role, datasets: Sequence[str]) -> None:
 def _require_active(keys: StoredKeys, name: str) -> tuple[StoredKey, RecordPosition | None]:
     state = keys.get(name)
     if state.key is None or not state.key.is_active:
-        raise InvalidInput(f"there is no valid key of the name {name[:64]!r}: see the list of keys", field="name")
+        raise InvalidInput(
+            f"there is no valid key of the name {name[:64]!r}: `labelwatch key list` and GET /v1/keys show all",
+            field="name",
+        )
     return state.key, state.position

@@ -214,7 +214,7 @@ def _try_settings(settings: DatasetSettings, build_judge: JudgeBuilder) -> Judge
     try:
         return build_judge(settings)
     except InvalidInput as error:
-        raise InvalidInput(error.problem, field="label_map" if error.field == "mapping" else error.field) from error
+        raise InvalidInput(error.problem, field=error.field) from error
     except MissingModelError as error:
         raise InvalidInput(str(error), field="model") from error
     except LabelwatchError as error:

@@ -112,7 +112,7 @@ def _detect_family(vocabulary: Collection[str], *, field: str) -> Scheme:
                 field=field,
             )
         raise InvalidInput(
-            f"{_format_examples(iob)} have a prefix and {_format_examples(bare)} have none; map the odd ones "
+            f"{_format_examples(iob)} {_have(iob)} a prefix and {_format_examples(bare)} {_have(bare)} none; map the odd ones "
             f'(for instance {{"{bare[0]}": "O"}}) or name the scheme (io, if these are all bare types)',
             field=field,
         )
@@ -128,6 +128,10 @@ def _detect_family(vocabulary: Collection[str], *, field: str) -> Scheme:
 
 def _select_non_iob(labels: Iterable[str]) -> list[str]:
     return [label for label in labels if label != OUTSIDE and label[0] not in PREFIX_SPELLINGS[Scheme.IOB2]]
+
+
+def _have(labels: Sequence[str]) -> str:
+    return "has" if len(labels) == 1 else "have"
 
 
 def _format_examples(labels: Sequence[str], max_shown: int = 5) -> str:

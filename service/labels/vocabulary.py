@@ -75,7 +75,7 @@ def _parse_target(key: str, value: str, types: Sequence[str], scheme: Scheme) ->
     raise InvalidInput(
         f"{json.dumps(key)} is mapped to {json.dumps(value)}, but the model has no such type or label: "
         f"use one of {format_names(types)}",
-        field="mapping",
+        field="label_map",
     )
 
 

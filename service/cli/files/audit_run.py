@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -31,7 +32,7 @@ from service.cli.shared.terminal import (
 from service.contracts import Assessment, BudgetPolicy, DatasetSettings
 from service.errors import InvalidInput, UnknownLabelError
 from service.formats import FileRecord
-from service.formats.plain.assessments import OutputFormat, build_assessment_writer
+from service.formats.plain.assessments import OUTPUT_FORMATS_BY_ENDING, OutputFormat, build_assessment_writer
 from service.inference.classifier import Classifier
 from service.inference.model.pool import shorten_fingerprint
 from service.inference.providers import parse_providers
@@ -70,6 +71,22 @@ class AuditOutputs:
         for path in (self.output, self.report):
             if path is not None:
                 check_writable(path)
+        self.choose_format()
+
+    def choose_format(self) -> OutputFormat:
+        """The format of the output: as given, or by the ending of its name. Without an ending: JSON Lines."""
+        target = Path(self.output or STDOUT)
+        ending = target.suffix.lower()
+        if self.output_format is not None or not ending or (target.exists() and not target.is_file()):
+            return self.output_format or "jsonl"
+        if ending not in OUTPUT_FORMATS_BY_ENDING:
+            *others, last = OUTPUT_FORMATS_BY_ENDING
+            raise typer.BadParameter(
+                f"{target.name} ends in {target.suffix}, which is no format of assessments: use {', '.join(others)} or {last}, or "
+                "name the format with --output-format",
+                param_hint="--output",
+            )
+        return OUTPUT_FORMATS_BY_ENDING[ending]
 
 
 def run_audit(
@@ -91,7 +108,7 @@ def run_audit(
     `threads`, and the names of `providers`, are for the model.
     """
     with ExitStack() as stack:
-        judge = Judge(source, settings)
+        judge = _build_judge(source, settings)
         classifier = None
         if not isinstance(source, ExternalClasses):
             classifier = Classifier(source, threads=threads, providers=parse_providers(providers))
@@ -152,6 +169,17 @@ def run_audit(
     return summary
 
 
+def _build_judge(source: ModelFolder | ExternalClasses, settings: DatasetSettings) -> Judge:
+    try:
+        return Judge(source, settings)
+    except InvalidInput as error:
+        if error.field != "label_map":
+            raise
+        # With --dataset the entry may be that of the dataset, whose version is then not 0.
+        option = "--map, or label_map of the dataset" if settings.version else "--map"
+        raise InvalidInput(error.problem, field=option) from error
+
+
 def _judge_records(
     audit_input: AuditInput,
     classifier: Classifier | None,
@@ -202,9 +230,7 @@ def _write_results(ranking: RankedLineFile, outputs: AuditOutputs) -> None:
             typer.echo(render_sentence(Assessment.model_validate_json(line), rank))
         return
     with open_output(output) as file:
-        write = build_assessment_writer(
-            file, outputs.output_format or ("csv" if output.lower().endswith(".csv") else "jsonl")
-        )
+        write = build_assessment_writer(file, outputs.choose_format())
         for rank, line in enumerate(lines, 1):
             write(line, rank)
 

@@ -141,7 +141,8 @@ OutputFormatOption = Annotated[
     typer.Option(
         "--output-format",
         rich_help_panel=OUTPUT_PANEL,
-        help="Format of the output. Default: CSV if its name ends in .csv, else JSON Lines.",
+        help="Format of the output. Default: CSV if its name ends in .csv; JSON Lines if it ends in .jsonl, .ndjson, .json or "
+        "not at all.",
     ),
 ]
 ReportOption = Annotated[

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OutputFormat = Literal["jsonl", "csv"]
+OUTPUT_FORMATS_BY_ENDING: Final[dict[str, OutputFormat]] = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
 
 ASSESSMENT_COLUMNS: Final = (
     "rank",

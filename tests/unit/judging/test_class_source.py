@@ -114,7 +114,8 @@ def test_the_scheme_of_a_class_list(labels: tuple[str, ...], dataset_scheme: str
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        (("O", "B-DRUG", "DRUG"), "'B-DRUG' have a prefix and 'DRUG' have none"),
+        (("O", "B-DRUG", "DRUG"), "'B-DRUG' has a prefix and 'DRUG' has none"),
+        (("O", "B-DRUG", "I-DRUG", "DRUG", "DOSE"), "'B-DRUG', 'I-DRUG' have a prefix and 'DRUG', 'DOSE' have none"),
         (("o", "B-DRUG", "I-DRUG"), "'o' is not a label"),
         (("O", "B-DRUG", "L-DRUG", "E-DRUG"), "'L-DRUG' and 'E-DRUG' are the same class: name each class once"),
     ],

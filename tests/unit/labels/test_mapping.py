@@ -223,9 +223,9 @@ def test_a_model_without_outside_does_not_know_it() -> None:
 
 @pytest.mark.parametrize("value", ["PERS", "X-PER", "B-PERS", "", "U-PER"])
 def test_a_mapping_onto_nothing_is_refused(value: str) -> None:
-    with pytest.raises(InvalidInput, match=f'`mapping`.*"{value}".*PER, ORG') as caught:
+    with pytest.raises(InvalidInput, match=f'`label_map`.*"{value}".*PER, ORG') as caught:
         build(mapping={"PERSON": value})
-    assert caught.value.field == "mapping"
+    assert caught.value.field == "label_map"
 
 
 @pytest.mark.parametrize(

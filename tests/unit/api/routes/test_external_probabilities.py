@@ -88,7 +88,7 @@ def test_a_request_may_mix_sentences_with_and_without_probabilities(
     [
         (change(words=[[0.5, 0.5, 0]]), "probabilities.words", "1 row for 2 words"),
         (change(words=[[0.5, 0.5, 0], [1, 0]]), "probabilities.words", "word 1 ('helps')"),
-        (change(classes=["O", "B-DRUG", "DRUG"]), "probabilities.classes", "'B-DRUG' have a prefix"),
+        (change(classes=["O", "B-DRUG", "DRUG"]), "probabilities.classes", "'B-DRUG' has a prefix"),
         ({**SENT, "labels": ["B-DRUGS", "O"]}, "labels", "word 0 ('Aspirin')"),
     ],
 )

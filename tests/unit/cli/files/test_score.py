@@ -304,6 +304,39 @@ def test_labels_are_mapped_and_named(run: RunCommand, reader: Path, tmp_path: Pa
     assert not any(a.flags for a in parse_assessments(ran.out))
 
 
+def test_a_map_onto_nothing_names_the_option(run: RunCommand, reader: Path, data: Path) -> None:
+    ran = run("score", data, "--model", reader, "--map", "FOO=BAR")
+    assert ran.code == 1
+    assert ran.err.startswith('labelwatch: `--map`: "FOO" is mapped to "BAR", but the model has no such type or label')
+
+
+@pytest.mark.parametrize("name", ["ranked.pdf", "ranked.XLSX", "ranked.jsonl.gz"])
+def test_an_ending_of_no_known_format_is_refused_before_any_work(run: RunCommand, tmp_path: Path, name: str) -> None:
+    missing = tmp_path / "no.conll"  # the error must not be about this file
+    ran = run("score", missing, "--output", tmp_path / name)
+    assert ran.code == 2
+    text = " ".join(ran.err.replace("│", " ").split())
+    assert "use .csv, .jsonl, .ndjson or .json, or name the format with --output-format" in text
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "is_csv"),
+    [
+        ("ranked", False),
+        ("ranked.CSV", True),
+        ("ranked.json", False),
+        ("ranked.pdf --output-format jsonl", False),
+        ("ranked.pdf --output-format csv", True),
+    ],
+)
+def test_the_format_of_the_output(run: RunCommand, reader: Path, data: Path, output: str, is_csv: bool) -> None:
+    name, *options = output.split()
+    path = data.parent / name
+    assert run("score", data, "--model", reader, "-o", path, *options).code == 0
+    assert path.read_text().startswith("rank,") is is_csv
+
+
 def test_input_options_reach_the_reader(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes("nr;w;gold\n1;Zoë;B-PER\n;sah;O\n".encode("cp1252"))

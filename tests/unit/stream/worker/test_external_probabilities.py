@@ -211,7 +211,7 @@ def test_wrong_probabilities_are_dead_letters_of_the_stage_validate(tmp_path: Pa
         "word 0 ('a'), `probabilities.words`: the probabilities sum to 1.1: make them sum to 1 (within 0.001)",
     )
     assert schemes[0] == "validate"
-    assert "`probabilities.classes`: 'B-X' have a prefix and 'Y' have none" in str(schemes[1])
+    assert "`probabilities.classes`: 'B-X' has a prefix and 'Y' has none" in str(schemes[1])
     assert labels[0] == "labels"
     assert "'Z'" in str(labels[1])
     log.close()
