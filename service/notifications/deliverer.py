@@ -196,7 +196,7 @@ class Deliverer:
             return
         is_first, is_queue_complete = self._topics.review not in self._state.positions, self._is_queue_complete()
         if is_first and not is_queue_complete:
-            return  # verdicts that were reached before the endpoint was added could not be told from later ones
+            return  # whether a verdict is older than the endpoint is only known with a complete queue
         self._last_digest_at = now
         self._read_new_items()
         self._check_conditions(is_first=is_first, with_batches=is_queue_complete)
