@@ -148,7 +148,7 @@ def test_a_batch_that_unpacks_to_too_much_does_not_stop_its_partition(
         session.commit(make_batch_result(batch))
     before, unread, after = received
     assert (before.value, unread.offset, after.value) == (b"before", 1, b"after")
-    reason = "the compressed batch with the 1 records at offsets 1 to 1 unpacks to more than 1,000,000 bytes"
+    reason = "the compressed batch with the 1 record at offset 1 unpacks to more than 1,000,000 bytes"
     assert (get_header(unread.headers, UNREAD_BATCH_HEADER) or "").startswith(reason)
 
 
