@@ -42,8 +42,9 @@ def describe_error(error: BaseException) -> str:
 
 def describe_failure(servers: str, error: BaseException) -> str:
     """Names the brokers, and says whether they are silent: then their address or the network is at fault."""
-    silence = " does not answer" if isinstance(error, SILENCE_ERRORS) else ""
-    return f"Kafka at {servers}{silence}: {describe_error(error)}"
+    if isinstance(error, SILENCE_ERRORS):
+        return f"Kafka at {servers} does not answer: {describe_error(error)}"
+    return f"Kafka at {servers}: {describe_error(error)}"
 
 
 def describe_missing_topic(topic: str) -> str:
